@@ -1,0 +1,1 @@
+"""The advisor: which DFlash settings, why, how sure. Pure: no torch, no gradio, no network."""
