@@ -32,3 +32,7 @@ class PresetError(DFlashError):
 
 class EngineError(DFlashError):
     """An engine could not start, or stopped in the middle of a run."""
+
+
+class TraceError(DFlashError):
+    """A recorded run cannot be read."""
