@@ -91,26 +91,31 @@ class MedianInterval:
     n: int
 
 
-def spec_stats(trace: Trace) -> SpecStats | None:
-    """Count acceptance from the cycles, or pass on what a server reported.
+def spec_stats(cycles: Sequence[Cycle], block_size: int) -> SpecStats | None:
+    """Count acceptance over cycles; ``None`` when nothing was drafted.
 
-    ``None`` when nothing was drafted. The raw ``num_accepted`` is counted, also where a stop
-    token or the length limit cut the emitted tokens short.
+    The raw ``num_accepted`` is counted, also where a stop token or the length limit cut the
+    emitted tokens short. The histogram has one entry per slot of the block.
     """
-    drafted = [c for c in trace.cycles if c.draft_ids]
-    if not drafted:
-        return trace.finished.spec if trace.finished and not trace.cycles else None
-    longest = max(len(c.draft_ids) for c in drafted)
-    histogram = [0] * max(trace.request.block_size, longest + 1)
-    for cycle in trace.cycles:
+    if not any(c.draft_ids for c in cycles):
+        return None
+    histogram = [0] * block_size
+    for cycle in cycles:
         histogram[cycle.num_accepted] += 1
     return SpecStats(
-        num_cycles=len(trace.cycles),
-        num_draft_tokens=sum(len(c.draft_ids) for c in drafted),
-        num_accepted_tokens=sum(c.num_accepted for c in drafted),
+        num_cycles=len(cycles),
+        num_draft_tokens=sum(len(c.draft_ids) for c in cycles),
+        num_accepted_tokens=sum(c.num_accepted for c in cycles),
         acceptance_histogram=tuple(histogram),
         source="observed",
     )
+
+
+def trace_spec(trace: Trace) -> SpecStats | None:
+    """Count acceptance from a trace's cycles, or pass on what a server reported instead."""
+    if trace.cycles:
+        return spec_stats(trace.cycles, trace.request.block_size)
+    return trace.finished.spec if trace.finished else None
 
 
 def run_stats(trace: Trace) -> RunStats:
@@ -122,7 +127,7 @@ def run_stats(trace: Trace) -> RunStats:
         num_output_tokens=_num_output_tokens(trace),
         ttft_s=stamps[0] if stamps else None,
         decode_s=stamps[-1] - stamps[0] if stamps else None,
-        spec=spec_stats(trace),
+        spec=trace_spec(trace),
         peak_memory_bytes=finished.peak_memory_bytes if finished else None,
         draft_s=sum(c.draft_s for c in cycles) if cycles else None,
         verify_s=sum(c.verify_s for c in cycles) if cycles else None,

@@ -179,10 +179,12 @@ def _check_consistent(trace: Trace) -> None:
         if isinstance(event, Finished) and i < len(trace.events) - 1:
             raise TraceError(f"events[{i}] is 'finished', but more events follow it.")
         if isinstance(event, Cycle):
-            _check_cycle(event, f"events[{i}]")
+            _check_cycle(event, f"events[{i}]", trace.request.block_size)
 
 
-def _check_cycle(cycle: Cycle, place: str) -> None:
+def _check_cycle(cycle: Cycle, place: str, block_size: int) -> None:
+    if len(cycle.draft_ids) >= block_size:
+        raise TraceError(f"{place} drafts {len(cycle.draft_ids)}, too many for block {block_size}.")
     if not 0 <= cycle.num_accepted <= len(cycle.draft_ids):
         raise TraceError(
             f"{place}.num_accepted is {cycle.num_accepted}, of {len(cycle.draft_ids)} drafts."

@@ -17,6 +17,7 @@ from dflash.metrics import (
     run_stats,
     spec_stats,
     tau_at,
+    trace_spec,
 )
 from dflash.schema import (
     Chunk,
@@ -79,7 +80,7 @@ accepted_lists = st.lists(st.integers(0, 7), min_size=1, max_size=40)
 def test_tau_is_one_plus_accepted_over_cycles_and_the_histogram_adds_up(
     accepted: list[int],
 ) -> None:
-    spec = spec_stats(make_trace(accepted, block_size=8))
+    spec = trace_spec(make_trace(accepted, block_size=8))
     assert spec is not None and spec.acceptance_histogram is not None
     assert spec.tau == pytest.approx(1 + sum(accepted) / len(accepted))
     assert sum(spec.acceptance_histogram) == spec.num_cycles
@@ -89,7 +90,7 @@ def test_tau_is_one_plus_accepted_over_cycles_and_the_histogram_adds_up(
 
 @given(accepted_lists)
 def test_positions_sum_to_tau_at_every_smaller_block(accepted: list[int]) -> None:
-    positions = acceptance_by_position(spec_stats(make_trace(accepted, block_size=8)))
+    positions = acceptance_by_position(trace_spec(make_trace(accepted, block_size=8)))
     assert positions is not None and len(positions) == 7
     for block_size in range(1, 9):
         naive = 1 + statistics.fmean(min(a, block_size - 1) for a in accepted)
@@ -120,7 +121,7 @@ def test_num_output_tokens_counts_the_prefill_token_and_every_emitted_one() -> N
 
 def test_a_cut_last_cycle_keeps_the_raw_acceptance_but_not_the_tokens() -> None:
     whole, cut = make_trace([2, 5], block_size=8), make_trace([2, 5], block_size=8, cut_last=4)
-    assert spec_stats(cut) == spec_stats(whole)
+    assert trace_spec(cut) == trace_spec(whole)
     assert run_stats(cut).num_output_tokens == 1 + 3 + 2
 
 
@@ -137,6 +138,12 @@ def test_tpot_is_cycle_cost_over_tau_and_speedup_follows(
     cost_s = (stats.draft_s + stats.verify_s) / stats.spec.num_cycles
     assert stats.tpot_s == pytest.approx(cost_s / stats.spec.tau)
     assert result.speedup == pytest.approx(0.05 * stats.spec.tau / cost_s)
+
+
+def test_cycles_alone_are_counted_as_the_whole_trace_is() -> None:
+    trace = make_trace([3, 0, 7], block_size=8)
+    assert spec_stats(trace.cycles, 8) == trace_spec(trace)
+    assert spec_stats([], 8) is None
 
 
 def test_the_baseline_drafts_nothing_and_has_no_tau() -> None:
@@ -195,7 +202,7 @@ def test_chunks_give_text_and_reported_counts_but_never_tokens_or_cycles() -> No
 
 
 def test_pooling_weighs_cycles_and_not_replies() -> None:
-    parts = [spec_stats(make_trace(a, block_size=b)) for a, b in (([7] * 9, 8), ([0], 4))]
+    parts = [trace_spec(make_trace(a, block_size=b)) for a, b in (([7] * 9, 8), ([0], 4))]
     pooled = pooled_spec([*parts, None])
     assert pooled is not None and pooled.tau == pytest.approx(1 + 63 / 10)
     assert pooled.acceptance_histogram == (1, 0, 0, 0, 0, 0, 0, 9)

@@ -76,6 +76,7 @@ def test_a_trace_comes_back_equal_through_a_file(trace: Trace, tmp_path: Path) -
         ({"events__1__type": "cicle"}, "events[1]: the type is 'cicle'"),
         ({"events__1__num_acepted": 1}, "did you mean 'num_accepted'"),
         ({"events__1__num_accepted": 4}, "4, of 3 drafts"),
+        ({"request__block_size": 3}, "too many for block 3"),
         ({"events__1__num_accepted": True}, "not of type int"),
         ({"events__1__draft_ids": "123"}, "not a list"),
         ({"events__1__t_s": 0.1}, "before the event in front"),
