@@ -1,0 +1,140 @@
+"""How a draft is run: its context cache fed, one block proposed at a time.
+
+Knows the draft model and the embedding and head it borrows from the target. Proposals are the
+argmax per slot (see dflash.verify for why that is exact at every temperature).
+"""
+
+from __future__ import annotations
+
+from typing import Protocol
+
+import torch
+from torch import nn
+
+from dflash.errors import PairError
+from dflash.lean import LeanDraft
+from dflash.model import DFlashDraftModel, DraftCache
+
+
+class DraftRun(Protocol):
+    """One sequence in progress on a draft."""
+
+    def propose(
+        self,
+        target_hidden: torch.Tensor | None,  # [1, n, K*D], positions not yet in the cache
+        anchor_id: int,
+        block_size: int,
+    ) -> list[int]:
+        """Take in the new context and propose block_size - 1 tokens after the anchor."""
+        ...
+
+
+class Draft(Protocol):
+    """A draft ready to start runs."""
+
+    def start(self, capacity: int) -> DraftRun:
+        """Begin an empty run of at most ``capacity`` context positions."""
+        ...
+
+
+def open_draft(model: DFlashDraftModel, target: nn.Module) -> Draft:
+    """Pair a draft with a target: the lean CPU forward where it is exact, else the module.
+
+    Moves the draft to the target's device and dtype. Raises ``PairError`` when they do not fit.
+    """
+    check_pair(model, target)
+    embedding = target.get_input_embeddings()
+    model.to(device=embedding.weight.device, dtype=embedding.weight.dtype)
+    if embedding.weight.device.type == "cpu" and LeanDraft.supports(model, target):
+        return LeanDraftRunner(LeanDraft(model, target))
+    return ModuleDraft(model, target)
+
+
+def check_pair(model: DFlashDraftModel, target: nn.Module) -> None:
+    """Refuse a draft that cannot work with this target. Raises ``PairError``."""
+    config = target.config.get_text_config(decoder=True)
+    wanted, found = model.config.num_target_layers, config.num_hidden_layers
+    if wanted is not None and wanted != found:
+        raise PairError(
+            f"this draft is for a {wanted}-layer target; the one you chose has {found} layers.",
+            "Use the target named on the draft's model card.",
+        )
+    if model.config.hidden_size != config.hidden_size:
+        raise PairError(
+            f"this draft has hidden size {model.config.hidden_size} and the target "
+            f"{config.hidden_size}.",
+            "Use the target named on the draft's model card.",
+        )
+    num_rows = target.get_input_embeddings().weight.shape[0]
+    if model.mask_token_id is None or not 0 <= model.mask_token_id < num_rows:
+        raise PairError(
+            f"mask_token_id {model.mask_token_id} is outside the target's {num_rows} embedding "
+            "rows.",
+            "Use the id the draft was trained with.",
+        )
+
+
+class LeanDraftRunner:
+    """A draft on the lean CPU forward."""
+
+    def __init__(self, lean: LeanDraft) -> None:
+        self._lean = lean
+
+    def start(self, capacity: int) -> LeanDraftRun:
+        """Begin a run with preallocated caches."""
+        return LeanDraftRun(self._lean, capacity)
+
+
+class LeanDraftRun:
+    """One run of the lean draft."""
+
+    def __init__(self, lean: LeanDraft, capacity: int) -> None:
+        self._lean = lean
+        self._cache = lean.new_cache(capacity)
+
+    def propose(
+        self, target_hidden: torch.Tensor | None, anchor_id: int, block_size: int
+    ) -> list[int]:
+        """See ``DraftRun.propose``."""
+        logits = self._lean.propose(target_hidden, anchor_id, block_size, self._cache)
+        return logits.argmax(dim=-1).tolist()
+
+
+class ModuleDraft:
+    """A draft run through its module, on any device."""
+
+    def __init__(self, model: DFlashDraftModel, target: nn.Module) -> None:
+        self.model = model.eval()
+        self.embedding = target.get_input_embeddings()
+        self.head = target.get_output_embeddings()
+        if self.head is None:
+            raise PairError(
+                f"{type(target).__name__} has no output head for the draft to borrow.",
+                "Use a causal language model.",
+            )
+
+    def start(self, capacity: int) -> ModuleDraftRun:
+        """Begin a run; the cache grows as needed."""
+        return ModuleDraftRun(self)
+
+
+class ModuleDraftRun:
+    """One run through the module."""
+
+    def __init__(self, draft: ModuleDraft) -> None:
+        self._draft = draft
+        self._cache = DraftCache(draft.model.config)
+
+    def propose(
+        self, target_hidden: torch.Tensor | None, anchor_id: int, block_size: int
+    ) -> list[int]:
+        """See ``DraftRun.propose``."""
+        assert target_hidden is not None
+        model, device = self._draft.model, target_hidden.device
+        slots = [anchor_id] + [model.mask_token_id] * (block_size - 1)
+        embeds = self._draft.embedding(torch.tensor([slots], device=device))  # [1, B, D]
+        start = self._cache.length
+        positions = torch.arange(start, start + target_hidden.shape[1] + block_size, device=device)
+        hidden = model(embeds, target_hidden, positions[None], self._cache)
+        logits = model.shape_logits(self._draft.head(hidden[0, 1:]))  # [B-1, V]
+        return logits.argmax(dim=-1).tolist()

@@ -1,0 +1,266 @@
+"""How a target is run: states tapped, positions appended, rejected positions rolled back.
+
+Knows transformers models and their caches. Knows no draft and no acceptance rule.
+Shapes: n positions, V vocabulary, K taps, D hidden.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from typing import Any, Protocol
+
+import torch
+from torch import nn
+from transformers import DynamicCache, PreTrainedModel
+
+from dflash.errors import PairError
+from dflash.lean import LeanTarget
+
+# The draft borrows the target's embedding and head. These families' embedding modules and heads
+# do what drafts were trained with when they are called as modules; others are refused.
+_ODD_FAMILIES = {
+    "muse_glimmer": "its embedding norm must be bypassed for a draft (transformers 5.24)",
+}
+
+
+class TargetRun(Protocol):
+    """One sequence in progress on a target."""
+
+    length: int
+
+    def forward(
+        self, ids: list[int], num_logits: int
+    ) -> tuple[torch.Tensor, torch.Tensor | None]:
+        """Append n positions; return logits [num_logits, V] and tapped states [1, n, K*D]."""
+        ...
+
+    def rollback(self, num_rejected: int) -> None:
+        """Forget the last ``num_rejected`` positions; call once after every forward."""
+        ...
+
+
+class Target(Protocol):
+    """A target ready to start runs; runs of one target may be interleaved."""
+
+    device: torch.device
+
+    def start(self, capacity: int, *, tapped: bool) -> TargetRun:
+        """Begin an empty run of at most ``capacity`` positions. Untapped runs never roll back."""
+        ...
+
+
+def open_target(model: PreTrainedModel, target_layer_ids: Iterable[int]) -> Target:
+    """Choose how to run the model: the lean CPU forward where it is exact, else transformers'."""
+    taps = tuple(target_layer_ids)
+    check_taps(model, taps)
+    if next(model.parameters()).device.type == "cpu" and LeanTarget.supports(model):
+        return LeanRunner(model, taps)
+    return TransformersTarget(model, taps)
+
+
+def check_taps(model: PreTrainedModel, taps: tuple[int, ...]) -> None:
+    """Refuse taps the model does not have. Raises ``PairError``."""
+    num_layers = len(decoder_layers(model))
+    outside = [i for i in taps if not 0 <= i < num_layers]
+    if outside:
+        raise PairError(
+            f"the draft reads target layer {outside[0]}, but this target has {num_layers} layers "
+            f"(0 to {num_layers - 1}).",
+            "Use the target that the draft was trained for.",
+        )
+
+
+def decoder_layers(model: PreTrainedModel) -> nn.ModuleList:
+    """The text decoder's layers, also inside a multimodal wrapper. Raises ``PairError``."""
+    decoder = model.get_decoder()
+    layers = getattr(getattr(decoder, "language_model", decoder), "layers", None)
+    if not isinstance(layers, nn.ModuleList):
+        raise PairError(
+            f"{type(model).__name__} has no list of decoder layers to tap.",
+            "Use a causal language model of transformers 5.",
+        )
+    return layers
+
+
+def text_config(model: PreTrainedModel) -> Any:
+    """The config of the language part."""
+    return model.config.get_text_config(decoder=True)
+
+
+class LeanRunner:
+    """A target on the lean CPU forward."""
+
+    def __init__(self, model: PreTrainedModel, taps: tuple[int, ...]) -> None:
+        self.device = torch.device("cpu")
+        self._lean = LeanTarget(model, taps)
+
+    def start(self, capacity: int, *, tapped: bool) -> LeanRun:
+        """Begin a run with preallocated caches."""
+        return LeanRun(self._lean, capacity, tapped)
+
+
+class LeanRun:
+    """One run of the lean forward; rolling back only moves a length."""
+
+    def __init__(self, lean: LeanTarget, capacity: int, tapped: bool) -> None:
+        self._lean, self._tapped = lean, tapped
+        self._cache = lean.new_cache(capacity)
+
+    @property
+    def length(self) -> int:
+        """Positions in the cache."""
+        return self._cache.length
+
+    def forward(
+        self, ids: list[int], num_logits: int
+    ) -> tuple[torch.Tensor, torch.Tensor | None]:
+        """See ``TargetRun.forward``."""
+        tokens = torch.tensor([ids])
+        return self._lean.forward(tokens, self._cache, num_logits, self._tapped)
+
+    def rollback(self, num_rejected: int) -> None:
+        """See ``TargetRun.rollback``."""
+        if num_rejected:
+            self._cache.rollback(num_rejected)
+
+
+class TransformersTarget:
+    """Any causal LM of transformers 5 whose cache can be put back."""
+
+    def __init__(self, model: PreTrainedModel, taps: tuple[int, ...]) -> None:
+        family = text_config(model).model_type
+        if taps and family in _ODD_FAMILIES:
+            raise PairError(
+                f"a {family} target cannot be run with a draft here: {_ODD_FAMILIES[family]}.",
+                "Serve it with vLLM or SGLang.",
+            )
+        self.model = model
+        self.device = next(model.parameters()).device
+        self.layers = decoder_layers(model)
+        self._taps = taps
+        self.sink: dict[int, torch.Tensor] | None = None
+        self._hooks = [self.layers[i].register_forward_hook(self._keep(i)) for i in set(taps)]
+
+    def _keep(self, layer_id: int) -> Any:
+        """A hook that keeps one layer's output while a tapped forward runs."""
+
+        def hook(_module: nn.Module, _args: Any, output: Any) -> None:
+            if self.sink is not None:
+                self.sink[layer_id] = output[0] if isinstance(output, tuple) else output
+
+        return hook
+
+    def tapped_states(self) -> torch.Tensor:  # [1, n, K*D]
+        """The kept outputs side by side, in tap order, on the model's first device."""
+        assert self.sink is not None
+        # A sharded target leaves its states on several devices.
+        return torch.cat([self.sink[i].to(self.device) for i in self._taps], dim=-1)
+
+    def start(self, capacity: int, *, tapped: bool) -> TransformersRun:
+        """Begin a run on a cache of its own; ``capacity`` is not needed here."""
+        return TransformersRun(self, tapped)
+
+
+class TransformersRun:
+    """One run on a DynamicCache. Attention layers are cropped; gated delta net layers are put
+    back from a snapshot and fed the accepted inputs again (their own mixer only, no second full
+    forward), because ``crop`` leaves rejected tokens in the recurrent state (transformers
+    issue #49036)."""
+
+    def __init__(self, target: TransformersTarget, tapped: bool) -> None:
+        self._target, self._tapped = target, tapped
+        self._cache = DynamicCache(config=text_config(target.model))
+        self.length = 0
+        self._mixers = _linear_mixers(target, self._cache) if tapped else {}
+        if tapped:
+            for layer in self._cache.layers:
+                if getattr(layer, "is_sliding", False):
+                    layer.activate_past_recording()
+        self._snapshots: dict[int, _LinearSnapshot] = {}
+
+    def forward(
+        self, ids: list[int], num_logits: int
+    ) -> tuple[torch.Tensor, torch.Tensor | None]:
+        """See ``TargetRun.forward``."""
+        target = self._target
+        tokens = torch.tensor([ids], device=target.device)
+        self._snapshots = {i: _LinearSnapshot(self._cache.layers[i]) for i in self._mixers}
+        hooks = [
+            mixer.register_forward_pre_hook(self._snapshots[i].remember, with_kwargs=True)
+            for i, mixer in self._mixers.items()
+        ]
+        target.sink = {} if self._tapped else None
+        try:
+            output = target.model(
+                input_ids=tokens,
+                cache=self._cache,
+                use_cache=True,
+                logits_to_keep=num_logits,
+            )
+            hidden = target.tapped_states() if self._tapped else None
+        finally:
+            target.sink = None
+            for hook in hooks:
+                hook.remove()
+        self.length += len(ids)
+        return output.logits[0], hidden
+
+    def rollback(self, num_rejected: int) -> None:
+        """See ``TargetRun.rollback``. Called with 0 it still trims a recorded window."""
+        for i, layer in enumerate(self._cache.layers):
+            if i not in self._mixers and (num_rejected or getattr(layer, "record_past", False)):
+                layer.crop(-num_rejected)
+        if num_rejected:
+            for i, mixer in self._mixers.items():
+                self._snapshots[i].restore_and_replay(mixer, num_rejected)
+        self._snapshots = {}
+        self.length -= num_rejected
+
+
+class _LinearSnapshot:
+    """A linear layer's states before a forward, and the inputs that forward gave its mixer."""
+
+    def __init__(self, layer: Any) -> None:
+        self._layer = layer
+        self._states = [
+            {i: None if s is None else s.clone() for i, s in states.items()}
+            for states in (layer.conv_states, layer.recurrent_states)
+        ]
+        self._args: tuple[Any, ...] = ()
+        self._kwargs: dict[str, Any] = {}
+
+    def remember(self, _module: nn.Module, args: tuple[Any, ...], kwargs: dict[str, Any]) -> None:
+        """A forward pre-hook."""
+        self._args, self._kwargs = args, kwargs
+
+    def restore_and_replay(self, mixer: nn.Module, num_rejected: int) -> None:
+        """Put the states back and run the mixer alone over the positions that were kept."""
+        for states, saved in zip(
+            (self._layer.conv_states, self._layer.recurrent_states), self._states, strict=True
+        ):
+            for i, state in saved.items():
+                states[i] = state
+        kwargs = dict(self._kwargs)
+        if self._args:
+            mixer(self._args[0][:, :-num_rejected], *self._args[1:], **kwargs)
+        else:
+            kwargs["hidden_states"] = kwargs["hidden_states"][:, :-num_rejected]
+            mixer(**kwargs)
+
+
+def _linear_mixers(target: TransformersTarget, cache: DynamicCache) -> dict[int, nn.Module]:
+    """The mixers whose state must be put back by replay. Raises ``PairError`` for a kind of
+    state we cannot put back."""
+    mixers = {}
+    for i, layer in enumerate(cache.layers):
+        if not hasattr(layer, "conv_states"):
+            continue
+        mixer = getattr(target.layers[i], "linear_attn", None)
+        if mixer is None:
+            raise PairError(
+                f"layer {i} of {type(target.model).__name__} keeps a running state that cannot "
+                "be rolled back here.",
+                "Serve this target with vLLM or SGLang.",
+            )
+        mixers[i] = mixer
+    return mixers
