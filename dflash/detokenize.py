@@ -1,0 +1,38 @@
+"""Token ids to text, one id at a time. Knows a tokenizer; never cuts a character in half.
+
+The pieces of a run, joined, are exactly the decoded output: a piece stays '' while the bytes of
+a character are still arriving, and the id that completes it carries the whole character.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+_UNFINISHED = "\ufffd"  # what decoding shows for bytes that are not a whole character yet
+
+
+class Detokenizer:
+    """Feed ids in order; each ``add`` returns the text that id completed."""
+
+    def __init__(self, tokenizer: Any) -> None:
+        self._tokenizer = tokenizer
+        self._ids: list[int] = []
+        self._start = 0  # where the ids still needed for context begin
+        self._shown = 0  # ids whose text has been returned
+
+    def add(self, token_id: int) -> str:
+        """Return the new text, '' while a character is incomplete."""
+        self._ids.append(token_id)
+        before = self._decode(self._ids[self._start : self._shown])
+        text = self._decode(self._ids[self._start :])
+        if text.endswith(_UNFINISHED) or len(text) < len(before):
+            return ""
+        # Earlier ids stay as context because some tokenizers decode a first id differently.
+        self._start, self._shown = self._shown, len(self._ids)
+        return text[len(before) :]
+
+    def _decode(self, ids: list[int]) -> str:
+        """Special tokens are shown: what was generated is what a visitor sees."""
+        return self._tokenizer.decode(
+            ids, skip_special_tokens=False, clean_up_tokenization_spaces=False
+        )
