@@ -15,10 +15,8 @@ Verdict: TypeAlias = Literal["use", "try", "off"]
 Mode: TypeAlias = Literal["serve", "train"]
 Policy: TypeAlias = Literal["evidence", "guide"]
 Task: TypeAlias = Literal["chat", "code", "math", "json", "translate", "edit"]
-EngineName: TypeAlias = Literal[
-    "vllm", "sglang", "llamacpp", "mlx", "transformers", "tensorrt-llm"
-]
-Dialect: TypeAlias = Literal["z-lab", "dflash2", "assistant", "speculators", "gguf"]
+EngineName: TypeAlias = Literal["vllm", "sglang", "llamacpp", "mlx", "transformers", "tensorrt-llm"]
+Dialect: TypeAlias = Literal["z-lab", "dflash2", "assistant", "speculators", "gguf", "unknown"]
 
 RUNGS: tuple[Rung, ...] = ("measured", "checkpoint", "published", "modelled", "guide")
 TASKS: tuple[Task, ...] = ("chat", "code", "math", "json", "translate", "edit")
@@ -95,7 +93,7 @@ class DraftSpec:
     quantization: str | None = None
     draft_vocab_size: int | None = None
     tensor_shapes: dict[str, tuple[int, ...]] | None = None  # from a safetensors header
-    raw: dict[str, Any] = field(default_factory=dict)
+    raw: dict[str, Any] = field(default_factory=dict)  # empty: known from the catalogue only
 
 
 @dataclass(frozen=True, slots=True)
@@ -126,6 +124,9 @@ class TokenizerSpec:
     pad_token_id: int | None = None
     mask_token_id: int | None = None
     num_tokens: int | None = None
+    special_tokens: dict[int, str] = field(default_factory=dict)  # id -> its text
+    chat_template: str | None = None
+    adds_bos: bool | None = None  # whether encoding puts a BOS in front by itself
 
 
 @dataclass(frozen=True, slots=True)
