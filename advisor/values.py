@@ -134,7 +134,8 @@ class Fields:
         inner = value if isinstance(value, dict) else {}
         return Fields(inner, self.findings, f"{self.where}{key}.")
 
-    def _misfit(self, key: str, field: str | None, value: Any, wanted: str) -> None:
+    def _misfit(self, key: str, field: str | None, value: Any, wanted: str) -> Any:
+        """Record the misfit and return ``None``, whatever type the caller was after."""
         self.findings.append(
             Finding(
                 id="config.wrong-type",
@@ -144,6 +145,7 @@ class Fields:
                 hint="Correct the file; the value was ignored for the other checks.",
             )
         )
+        return None
 
 
 def _is_size(value: Any) -> bool:

@@ -1,0 +1,135 @@
+"""Which published pair a config belongs to. Knows names and catalogue entries; knows no rule.
+
+A name may be a hub id, a local path that ends like one, or a catalogue id.
+"""
+
+from __future__ import annotations
+
+from functools import cache
+from pathlib import PurePath
+
+from advisor.schema import Dialect, DraftSpec, ModelShape, RopeSpec, TargetSpec
+from dflash.presets import DraftFacts, PairPreset, TargetFacts, load_pair, pair_ids
+
+
+@cache
+def known_pairs() -> tuple[PairPreset, ...]:
+    """Every pair of the catalogue."""
+    return tuple(load_pair(pair_id) for pair_id in pair_ids())
+
+
+def same_model(name: str | None, other: str | None) -> bool:
+    """Whether two names mean the same model, however much of the path each one carries."""
+    if not name or not other:
+        return False
+    ours, theirs = _name_parts(name), _name_parts(other)
+    if len(ours) > 1 and len(theirs) > 1 and not (_is_path(name) or _is_path(other)):
+        return ours[-2:] == theirs[-2:]
+    return ours[-1] == theirs[-1]
+
+
+def pairs_with_draft(name: str | None) -> tuple[PairPreset, ...]:
+    """Return the pairs whose draft, in any revision or mirror, goes by this name."""
+    return tuple(
+        pair
+        for pair in known_pairs()
+        if name == pair.id or any(same_model(name, known) for known in draft_names(pair))
+    )
+
+
+def pairs_with_target(name: str | None) -> tuple[PairPreset, ...]:
+    """Return the pairs whose target goes by this name."""
+    return tuple(
+        pair
+        for pair in known_pairs()
+        if name == pair.id or any(same_model(name, known) for known in target_names(pair.target))
+    )
+
+
+def draft_names(pair: PairPreset) -> tuple[str, ...]:
+    """Every name the pair's draft is published under."""
+    names = (n for facts in pair.drafts for n in (facts.hub_id, facts.path, *facts.mirrors))
+    return tuple(name for name in names if name)
+
+
+def target_names(target: TargetFacts) -> tuple[str, ...]:
+    """Every name the target is published under."""
+    return tuple(name for name in (target.hub_id, target.path, *target.aliases) if name)
+
+
+def draft_from_facts(pair: PairPreset) -> DraftSpec:
+    """Return what the catalogue knows of a pair's draft. ``raw`` is empty: no file was read."""
+    facts = pair.draft
+    dialect: Dialect = facts.format
+    return DraftSpec(
+        dialect=dialect,
+        architecture="DFlash2DraftModel" if dialect == "dflash2" else "DFlashDraftModel",
+        name=facts.hub_id or facts.path or pair.id,
+        target_name=next(iter(target_names(pair.target)), None),
+        block_size=facts.block_size,
+        target_layer_ids=facts.target_layer_ids,
+        num_target_layers=facts.num_target_layers,
+        mask_token_id=facts.mask_token_id,
+        shape=_draft_shape(facts),
+        rope=RopeSpec(theta=facts.rope_theta, rope_type="yarn" if facts.yarn_factor else None),
+        is_causal=facts.is_causal,
+        max_position_embeddings=facts.max_position_embeddings,
+        attention_bias=facts.attention_bias,
+        final_logit_softcapping=facts.final_logit_softcapping,
+        output_multiplier=facts.output_multiplier,
+    )
+
+
+def target_from_facts(pair: PairPreset) -> TargetSpec:
+    """Return what the catalogue knows of a pair's target. ``raw`` is empty: no file was read."""
+    facts = pair.target
+    return TargetSpec(
+        model_type=facts.family,
+        name=next(iter(target_names(facts)), pair.id),
+        shape=ModelShape(
+            num_params=facts.num_params,
+            num_active_params=facts.num_active_params,
+            num_layers=facts.num_layers,
+            hidden_size=facts.hidden_size,
+            intermediate_size=facts.intermediate_size,
+            num_attention_heads=facts.num_attention_heads,
+            num_kv_heads=facts.num_kv_heads,
+            head_dim=facts.head_dim,
+            vocab_size=facts.vocab_size,
+            num_experts=facts.num_experts,
+            num_experts_per_token=facts.num_experts_per_token,
+            sliding_window=facts.sliding_window,
+        ),
+        max_position_embeddings=facts.context_tokens,
+        tie_word_embeddings=facts.tied_embeddings,
+        eos_token_ids=facts.eos_token_ids,
+        pad_token_id=facts.pad_token_id,
+    )
+
+
+def _draft_shape(facts: DraftFacts) -> ModelShape:
+    return ModelShape(
+        num_params=facts.num_params,
+        num_layers=facts.num_layers,
+        hidden_size=facts.hidden_size,
+        intermediate_size=facts.intermediate_size,
+        num_attention_heads=facts.num_attention_heads,
+        num_kv_heads=facts.num_kv_heads,
+        head_dim=facts.head_dim,
+        vocab_size=facts.vocab_size,
+        layer_types=facts.layer_types,
+        sliding_window=facts.sliding_window,
+    )
+
+
+def _is_path(name: str) -> bool:
+    return name.startswith(("/", ".", "~", "presets/")) or len(PurePath(name).parts) > 2
+
+
+def _name_parts(name: str) -> tuple[str, ...]:
+    """Split a name into lower-case parts; a hub cache folder counts as the id it stands for."""
+    parts = tuple(part for part in name.strip().lower().replace("\\", "/").split("/") if part)
+    for part in parts:
+        if part.startswith("models--"):
+            return tuple(part.split("--")[1:])
+    return parts or ("",)
