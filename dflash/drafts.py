@@ -1,7 +1,7 @@
 """How a draft is run: its context cache fed, one block proposed at a time.
 
-Knows the draft model and the embedding and head it borrows from the target. Proposals are the
-argmax per slot (see dflash.verify for why that is exact at every temperature).
+Knows the draft model and the embedding and head it borrows from the target. What a proposal is
+worth is decided in dflash.verify.
 """
 
 from __future__ import annotations
@@ -14,6 +14,8 @@ from torch import nn
 from dflash.errors import PairError
 from dflash.lean import LeanDraft
 from dflash.model import DFlashDraftModel, DraftCache
+from dflash.schema import SamplingParams
+from dflash.verify import Proposal
 
 
 class DraftRun(Protocol):
@@ -24,7 +26,7 @@ class DraftRun(Protocol):
         target_hidden: torch.Tensor | None,  # [1, n, K*D], positions not yet in the cache
         anchor_id: int,
         block_size: int,
-    ) -> list[int]:
+    ) -> Proposal:
         """Take in the new context and propose block_size - 1 tokens after the anchor."""
         ...
 
@@ -32,7 +34,9 @@ class DraftRun(Protocol):
 class Draft(Protocol):
     """A draft ready to start runs."""
 
-    def start(self, capacity: int) -> DraftRun:
+    def start(
+        self, capacity: int, sampling: SamplingParams, generator: torch.Generator | None
+    ) -> DraftRun:
         """Begin an empty run of at most ``capacity`` context positions."""
         ...
 
@@ -80,7 +84,9 @@ class LeanDraftRunner:
     def __init__(self, lean: LeanDraft) -> None:
         self._lean = lean
 
-    def start(self, capacity: int) -> LeanDraftRun:
+    def start(
+        self, capacity: int, sampling: SamplingParams, generator: torch.Generator | None
+    ) -> LeanDraftRun:
         """Begin a run with preallocated caches."""
         return LeanDraftRun(self._lean, capacity)
 
@@ -94,10 +100,10 @@ class LeanDraftRun:
 
     def propose(
         self, target_hidden: torch.Tensor | None, anchor_id: int, block_size: int
-    ) -> list[int]:
+    ) -> Proposal:
         """See ``DraftRun.propose``."""
         logits = self._lean.propose(target_hidden, anchor_id, block_size, self._cache)
-        return logits.argmax(dim=-1).tolist()
+        return Proposal(tuple(logits.argmax(dim=-1).tolist()))
 
 
 class ModuleDraft:
@@ -113,21 +119,25 @@ class ModuleDraft:
                 "Use a causal language model.",
             )
 
-    def start(self, capacity: int) -> ModuleDraftRun:
+    def start(
+        self, capacity: int, sampling: SamplingParams, generator: torch.Generator | None
+    ) -> ModuleDraftRun:
         """Begin a run; the cache grows as needed."""
-        return ModuleDraftRun(self)
+        return ModuleDraftRun(self, sampling, generator)
 
 
 class ModuleDraftRun:
     """One run through the module."""
 
-    def __init__(self, draft: ModuleDraft) -> None:
-        self._draft = draft
+    def __init__(
+        self, draft: ModuleDraft, sampling: SamplingParams, generator: torch.Generator | None
+    ) -> None:
+        self._draft, self._sampling, self._generator = draft, sampling, generator
         self._cache = DraftCache(draft.model.config)
 
     def propose(
         self, target_hidden: torch.Tensor | None, anchor_id: int, block_size: int
-    ) -> list[int]:
+    ) -> Proposal:
         """See ``DraftRun.propose``."""
         assert target_hidden is not None
         model, device = self._draft.model, target_hidden.device
@@ -136,5 +146,8 @@ class ModuleDraftRun:
         start = self._cache.length
         positions = torch.arange(start, start + target_hidden.shape[1] + block_size, device=device)
         hidden = model(embeds, target_hidden, positions[None], self._cache)
-        logits = model.shape_logits(self._draft.head(hidden[0, 1:]))  # [B-1, V]
-        return logits.argmax(dim=-1).tolist()
+        slots_hidden = hidden[0, 1:]
+        logits = model.shape_logits(self._draft.head(slots_hidden))  # [B-1, V]
+        return model.propose_from(
+            slots_hidden, logits, anchor_id, self._sampling.temperature, self._generator
+        )

@@ -17,12 +17,14 @@ from torch import nn
 from dflash.clock import LaneClock
 from dflash.drafts import Draft, open_draft
 from dflash.errors import EngineError
-from dflash.metrics import cycle_stats
+from dflash.metrics import spec_stats
 from dflash.model import DFlashDraftModel
 from dflash.schema import Cycle, Event, Finished, FinishReason, Prefilled, SamplingParams
 from dflash.stops import stop_token_ids as stop_ids_of
 from dflash.targets import Target, open_target, text_config
-from dflash.verify import accepted_prefix, target_choice
+from dflash.verify import Proposal, target_choice, verify
+
+NONE = Proposal()  # what an autoregressive step drafts
 
 
 @torch.inference_mode()
@@ -45,7 +47,11 @@ def decode(
     clock = LaneClock(target.device)
     generator = _generator(sampling, target.device)
     run = target.start(len(prompt_ids) + budget, tapped=block_size > 1)
-    draft_run = draft.start(len(prompt_ids) + budget) if draft and block_size > 1 else None
+    draft_run = (
+        draft.start(len(prompt_ids) + budget, sampling, generator)
+        if draft and block_size > 1
+        else None
+    )
     logits, hidden = run.forward(prompt_ids, 1)
     run.rollback(0)
     anchor = target_choice(logits, sampling, generator)[0]
@@ -58,26 +64,25 @@ def decode(
         clock.resume()
         # A block of B slots can emit B tokens, so it never needs to be wider than the room.
         width = min(block_size, budget - num_output)
-        proposals = draft_run.propose(hidden, anchor, width) if draft_run and width > 1 else []
+        proposal = draft_run.propose(hidden, anchor, width) if draft_run and width > 1 else NONE
         draft_s = clock.lap()
-        logits, hidden = run.forward([anchor, *proposals], width)
-        wanted = target_choice(logits, sampling, generator)
-        num_accepted = accepted_prefix(proposals, wanted)
-        run.rollback(len(proposals) - num_accepted)
+        logits, hidden = run.forward([anchor, *proposal.ids], width)
+        verdict = verify(logits, proposal, sampling, generator)
+        run.rollback(len(proposal.ids) - verdict.num_accepted)
         if hidden is not None:
-            hidden = hidden[:, : num_accepted + 1]
-        emitted = _cut_at_stop(wanted[: num_accepted + 1], stop_ids)
+            hidden = hidden[:, : verdict.num_accepted + 1]
+        emitted = _cut_at_stop(verdict.target_ids[: verdict.num_accepted + 1], stop_ids)
         verify_s = clock.lap()
         anchor = emitted[-1]
         num_output += len(emitted)
         reason = "stop" if anchor in stop_ids else "length"
         cycle = Cycle(
-            clock.elapsed_s, tuple(proposals), num_accepted, wanted[num_accepted],
-            tuple(emitted), draft_s, verify_s, target_ids=tuple(wanted),
+            clock.elapsed_s, proposal.ids, verdict.num_accepted, verdict.bonus_id,
+            emitted, draft_s, verify_s, target_ids=verdict.target_ids,
         )  # fmt: skip
         cycles.append(cycle)
         yield cycle
-    spec = cycle_stats(cycles, block_size) if block_size > 1 else None
+    spec = spec_stats(cycles, block_size) if block_size > 1 else None
     yield Finished(clock.elapsed_s, reason, num_output, spec, _peak_memory(target.device))
 
 
@@ -102,7 +107,7 @@ def _generator(sampling: SamplingParams, device: torch.device) -> torch.Generato
     return torch.Generator(device=device).manual_seed(sampling.seed)
 
 
-def _cut_at_stop(ids: list[int], stop_ids: frozenset[int]) -> list[int]:
+def _cut_at_stop(ids: tuple[int, ...], stop_ids: frozenset[int]) -> tuple[int, ...]:
     """Keep ids up to and including the first stop token."""
     end = next((i for i, token in enumerate(ids) if token in stop_ids), len(ids) - 1)
     return ids[: end + 1]
@@ -184,9 +189,7 @@ def _stats(events: list[Event], input_ids: torch.LongTensor) -> GenerationStats:
     new_ids = [first.token_id] + [i for c in cycles for i in c.emitted_ids]
     decode_s = events[-1].t_s - first.t_s
     return GenerationStats(
-        output_ids=torch.cat(
-            (input_ids, torch.tensor([new_ids], device=input_ids.device)), dim=1
-        ),
+        output_ids=torch.cat((input_ids, torch.tensor([new_ids], device=input_ids.device)), dim=1),
         num_input_tokens=input_ids.shape[1],
         num_output_tokens=len(new_ids),
         time_to_first_token=first.t_s,

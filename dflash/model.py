@@ -9,7 +9,7 @@ Shapes: b batch, S new context positions, Q block positions (B slots per block),
 
 from __future__ import annotations
 
-import json
+import importlib
 import logging
 from pathlib import Path
 from typing import Any
@@ -17,7 +17,7 @@ from typing import Any
 import torch
 from huggingface_hub.dataclasses import strict
 from torch import nn
-from transformers import AutoModel, PreTrainedModel, Qwen3Config
+from transformers import AutoModel, PreTrainedConfig, PreTrainedModel, Qwen3Config
 from transformers.models.qwen3.modeling_qwen3 import (
     Qwen3MLP,
     Qwen3RMSNorm,
@@ -26,6 +26,7 @@ from transformers.models.qwen3.modeling_qwen3 import (
 )
 
 from dflash.errors import CheckpointError
+from dflash.verify import Proposal
 
 logger = logging.getLogger(__name__)
 
@@ -202,6 +203,7 @@ class DFlashDraftModel(PreTrainedModel):
     config_class = DFlashConfig
     base_model_prefix = "model"
     _supports_sdpa = True
+    layer_class: type[DFlashLayer] = DFlashLayer
 
     def __init__(self, config: DFlashConfig) -> None:
         super().__init__(config)
@@ -218,7 +220,7 @@ class DFlashDraftModel(PreTrainedModel):
         self.fc = nn.Linear(len(taps) * config.hidden_size, config.hidden_size, bias=False)
         self.hidden_norm = Qwen3RMSNorm(config.hidden_size, eps=config.rms_norm_eps)
         self.layers = nn.ModuleList(
-            DFlashLayer(config, i) for i in range(config.num_hidden_layers)
+            self.layer_class(config, i) for i in range(config.num_hidden_layers)
         )
         self.norm = Qwen3RMSNorm(config.hidden_size, eps=config.rms_norm_eps)
         self.rotary_emb = Qwen3RotaryEmbedding(config)
@@ -259,6 +261,18 @@ class DFlashDraftModel(PreTrainedModel):
             logits = logits * float(multiplier)
         return torch.tanh(logits / cap) * cap if cap else logits
 
+    def propose_from(
+        self,
+        hidden: torch.Tensor,  # [B-1, D], mask slots only
+        logits: torch.Tensor,  # [B-1, V]
+        anchor_id: int,
+        temperature: float,
+        generator: torch.Generator | None,
+    ) -> Proposal:
+        """Turn a block's logits into tokens. Here the argmax per slot, at every temperature:
+        drawing each slot alone accepts far less (z-lab/dflash PR #169)."""
+        return Proposal(tuple(logits.argmax(dim=-1).tolist()))
+
     def spec_generate(
         self,
         target: nn.Module,
@@ -272,7 +286,7 @@ class DFlashDraftModel(PreTrainedModel):
         seed: int = 0,
     ) -> torch.LongTensor:  # [1, S + n]
         """Generate with this draft; see ``dflash.generate.dflash_generate``."""
-        from dflash.generate import dflash_generate  # noqa: PLC0415  (generate knows models)
+        from dflash.generate import dflash_generate
 
         return dflash_generate(
             self,
@@ -302,15 +316,15 @@ def load_draft(
 
     Raises ``CheckpointError`` naming what is missing. Reads safetensors only.
     """
-    if Path(draft_id).is_dir():
-        check_draft_config(Path(draft_id) / "config.json")
     try:
-        draft, report = DFlashDraftModel.from_pretrained(
+        config = read_draft_config(str(draft_id), revision)
+        draft, report = draft_class(config).from_pretrained(
             str(draft_id),
             dtype=dtype,
             revision=revision or "main",
             use_safetensors=True,
             trust_remote_code=False,
+            ignore_mismatched_sizes=True,  # reported below, in our words
             output_loading_info=True,
         )
     except (OSError, ValueError) as error:
@@ -328,25 +342,38 @@ def load_draft(
     return draft.to(device or "cpu").eval()
 
 
-def check_draft_config(path: Path) -> None:
-    """Refuse a config that would only load by guessing. Raises ``CheckpointError``."""
+def read_draft_config(draft_id: str, revision: str | None = None) -> dict[str, Any]:
+    """The draft's ``config.json`` as data. Raises ``CheckpointError`` for one that could only
+    be used by guessing."""
     try:
-        config = json.loads(path.read_text(encoding="utf-8"))
-    except (OSError, ValueError, RecursionError) as error:
-        raise CheckpointError(
-            f"{path} cannot be read as JSON: {error}", "Is this a draft's folder?"
-        ) from error
-    if not isinstance(config, dict):
-        raise CheckpointError(f"{path} holds no JSON object.", "Is this a draft's config.json?")
+        config, _ = PreTrainedConfig.get_config_dict(draft_id, revision=revision or "main")
+    except RecursionError as error:
+        raise CheckpointError(f"the config of {draft_id!r} is nested too deeply.") from error
     nested = config.get("dflash_config") or {}
     for name in ("mask_token_id", "target_layer_ids"):
         if nested.get(name, config.get(name)) is None:
             raise CheckpointError(
-                f"{path} has no {name}.",
+                f"the config of {draft_id!r} has no {name}.",
                 "It was chosen in training and is never guessed; take it from the model card.",
             )
     rope = config.get("rope_parameters") or {}
     if rope.get("rope_theta", config.get("rope_theta")) is None:
         raise CheckpointError(
-            f"{path} has no rope_theta.", "Copy it from the target's config; no default is safe."
+            f"the config of {draft_id!r} has no rope_theta.",
+            "Copy it from the target's config; no default is safe.",
         )
+    return config
+
+
+def draft_class(config: dict[str, Any]) -> type[DFlashDraftModel]:
+    """The class for a config's architecture. Raises ``CheckpointError`` for a relative
+    (DSpark, EAGLE, ...) that must not be read as DFlash."""
+    name = (config.get("architectures") or ["DFlashDraftModel"])[0]
+    if name == "DFlash2DraftModel":
+        return importlib.import_module("dflash.model2").DFlash2DraftModel
+    if name != "DFlashDraftModel":
+        raise CheckpointError(
+            f"this checkpoint is a {name}, not a DFlash draft.",
+            "Choose a checkpoint whose architectures say DFlashDraftModel or DFlash2DraftModel.",
+        )
+    return DFlashDraftModel

@@ -28,9 +28,7 @@ class TargetRun(Protocol):
 
     length: int
 
-    def forward(
-        self, ids: list[int], num_logits: int
-    ) -> tuple[torch.Tensor, torch.Tensor | None]:
+    def forward(self, ids: list[int], num_logits: int) -> tuple[torch.Tensor, torch.Tensor | None]:
         """Append n positions; return logits [num_logits, V] and tapped states [1, n, K*D]."""
         ...
 
@@ -111,9 +109,7 @@ class LeanRun:
         """Positions in the cache."""
         return self._cache.length
 
-    def forward(
-        self, ids: list[int], num_logits: int
-    ) -> tuple[torch.Tensor, torch.Tensor | None]:
+    def forward(self, ids: list[int], num_logits: int) -> tuple[torch.Tensor, torch.Tensor | None]:
         """See ``TargetRun.forward``."""
         tokens = torch.tensor([ids])
         return self._lean.forward(tokens, self._cache, num_logits, self._tapped)
@@ -178,9 +174,7 @@ class TransformersRun:
                     layer.activate_past_recording()
         self._snapshots: dict[int, _LinearSnapshot] = {}
 
-    def forward(
-        self, ids: list[int], num_logits: int
-    ) -> tuple[torch.Tensor, torch.Tensor | None]:
+    def forward(self, ids: list[int], num_logits: int) -> tuple[torch.Tensor, torch.Tensor | None]:
         """See ``TargetRun.forward``."""
         target = self._target
         tokens = torch.tensor([ids], device=target.device)
