@@ -1,4 +1,4 @@
-"""Known pairs of target and draft, as presets/pairs/ describes them.
+"""Known pairs of target and draft (presets/pairs/) and prompt sets (presets/prompts/).
 
 Knows the files and their schema, and that every number in them has a source. Knows no model, no
 engine and no network. Layer ids are layer outputs counted from 0; block sizes count the anchor.
@@ -7,6 +7,7 @@ engine and no network. Layer ids are layer outputs counted from 0; block sizes c
 from __future__ import annotations
 
 import difflib
+from dataclasses import dataclass
 from functools import cache
 from pathlib import Path
 from typing import Annotated, Literal, TypeAlias
@@ -15,7 +16,15 @@ from pydantic import Field, model_validator
 
 from dflash.errors import PairError, PresetError
 from dflash.schema import ModelPair
-from dflash.strict_yaml import Ints, Sources, StrictModel, Strings, read_preset
+from dflash.strict_yaml import (
+    Ints,
+    Sources,
+    StrictModel,
+    Strings,
+    parse_json,
+    read_preset,
+    validated,
+)
 
 PRESETS = Path(__file__).resolve().parent.parent / "presets"
 
@@ -28,6 +37,7 @@ Status: TypeAlias = Literal[
 ]
 Format: TypeAlias = Literal["z-lab", "dflash2", "assistant", "speculators"]
 LayerType: TypeAlias = Literal["full_attention", "sliding_attention", "linear_attention"]
+LayerTypes: TypeAlias = Annotated[tuple[LayerType, ...], Field(strict=False, min_length=1)]
 Positive: TypeAlias = Annotated[int, Field(gt=0)]
 Count: TypeAlias = Annotated[int, Field(ge=0)]
 
@@ -50,7 +60,7 @@ class TargetFacts(StrictModel):
     vocab_size: Positive | None = None
     num_experts: Positive | None = None
     num_experts_per_token: Positive | None = None
-    num_full_attention_layers: Positive | None = None  # the rest keeps a state of fixed size
+    layer_pattern: LayerTypes | None = None  # repeated until num_layers is reached
     sliding_window: Positive | None = None
     context_tokens: Positive | None = None
     tied_embeddings: bool | None = None
@@ -60,8 +70,17 @@ class TargetFacts(StrictModel):
     source: Sources
     field_sources: dict[str, Sources] = {}
 
+    @property
+    def layer_types(self) -> tuple[LayerType, ...] | None:
+        """The kind of every layer in order; ``None`` unless depth and pattern are known."""
+        if self.layer_pattern is None or self.num_layers is None:
+            return None
+        return self.layer_pattern * (self.num_layers // len(self.layer_pattern))
+
     @model_validator(mode="after")
-    def _fields_named(self) -> TargetFacts:
+    def _consistent(self) -> TargetFacts:
+        if self.layer_pattern and (self.num_layers or 0) % len(self.layer_pattern):
+            raise ValueError(f"{self.num_layers} layers are no multiple of layer_pattern")
         _check_field_names(self)
         return self
 
@@ -89,7 +108,7 @@ class DraftFacts(StrictModel):
     num_kv_heads: Positive | None = None
     head_dim: Positive | None = None
     vocab_size: Positive | None = None
-    layer_types: Annotated[tuple[LayerType, ...], Field(strict=False)] | None = None
+    layer_types: LayerTypes | None = None
     sliding_window: Positive | None = None
     is_causal: bool | None = None
     attention_bias: bool | None = None
@@ -196,6 +215,21 @@ def _check_field_names(facts: TargetFacts | DraftFacts) -> None:
         raise ValueError(f"field_sources names {sorted(unknown)}, which are not fields here")
 
 
+class PresetPrompt(StrictModel):
+    """One conversation: what the user says, turn by turn."""
+
+    category: str
+    turns: Annotated[Strings, Field(min_length=1)]
+
+
+@dataclass(frozen=True, slots=True)
+class PromptSet:
+    """Prompts of one kind, written for this project. The id is the file name."""
+
+    id: str
+    prompts: tuple[PresetPrompt, ...]
+
+
 def pair_ids() -> tuple[str, ...]:
     """Every id that ``load_pair`` takes, sorted. The id is the file name."""
     return preset_ids("pairs")
@@ -203,7 +237,8 @@ def pair_ids() -> tuple[str, ...]:
 
 def preset_ids(folder: str) -> tuple[str, ...]:
     """The ids of the files in presets/``folder``, sorted."""
-    return tuple(sorted(path.stem for path in (PRESETS / folder).glob("*.yaml")))
+    paths = (PRESETS / folder).glob("*")
+    return tuple(sorted(path.stem for path in paths if path.suffix in (".yaml", ".jsonl")))
 
 
 @cache
@@ -222,6 +257,20 @@ def read_pair(path: Path) -> PairPreset:
     preset = read_preset(path, PairPreset, name=name)
     check_id(preset.id, path, name)
     return preset
+
+
+@cache
+def load_prompt_set(set_id: str) -> PromptSet:
+    """Read presets/prompts/``set_id``.jsonl. Raises ``PresetError`` that names the line."""
+    known_id(set_id, "prompts")
+    name = f"presets/prompts/{set_id}.jsonl"
+    lines = (PRESETS / "prompts" / f"{set_id}.jsonl").read_text(encoding="utf-8").splitlines()
+    prompts = tuple(
+        validated(parse_json(line, name=f"{name}:{i}"), PresetPrompt, name=f"{name}:{i}")
+        for i, line in enumerate(lines, start=1)
+        if line.strip()
+    )
+    return PromptSet(set_id, prompts)
 
 
 def known_id(preset_id: str, folder: str) -> None:

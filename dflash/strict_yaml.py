@@ -80,6 +80,14 @@ def _alias_candidates(text: str) -> Iterator[Any]:
     return iter(yaml.scan(text, Loader=_Loader)) if "*" in text and "&" in text else iter(())
 
 
+def parse_json(text: str, *, name: str) -> Any:
+    """Return the values in one JSON text. Raises ``PresetError`` that names ``name``."""
+    try:
+        return json.loads(text)
+    except (ValueError, RecursionError) as error:
+        raise PresetError(f"{name}: not readable as JSON ({type(error).__name__}).") from error
+
+
 def read_preset(path: Path, model: type[Model], *, name: str | None = None) -> Model:
     """Read one file into ``model``. ``name`` is what errors call the file; default its path.
 
