@@ -1,0 +1,224 @@
+"""Matrix products for one to sixteen rows on a CPU, in the formulation that is fastest here.
+
+Knows weight matrices and the clock. Knows no model and no layer. Which formulation wins depends
+on the machine, the shape and the number of rows, so it is measured once per shape in a process.
+Shapes: n rows, I input features, O output features.
+"""
+
+from __future__ import annotations
+
+import time
+import weakref
+from collections.abc import Callable, Sequence
+from typing import Any
+
+import torch
+from torch import nn
+from torch.nn import functional as F  # noqa: N812  (the name torch itself uses)
+
+Product = Callable[[torch.Tensor], torch.Tensor]  # [n, I] -> [n, O]
+
+WIDTHS = (1, 2, 4, 8, 16)  # row counts that are measured; others use the next larger one
+MAX_NARROW = WIDTHS[-1]
+_REPEATS = 3
+_MIN_GAIN = 0.05  # another formulation must beat the plain one by this much to be worth it
+_WORKING_SET_BYTES = 64 * 2**20  # enough weights that no cache keeps them between two uses
+
+# (O, I, has_bias, formulations on offer, threads) -> a formulation per entry of WIDTHS
+_plans: dict[tuple[Any, ...], tuple[str, ...]] = {}
+
+
+class LeanLinear:
+    """One or more linear layers that read the same input, as a single product."""
+
+    def __init__(self, layers: Sequence[nn.Linear], *, adopt: bool) -> None:
+        self.weight, self.bias = _fused(layers, adopt=adopt)  # [O, I], [O] or None
+        self.kinds = _kinds_for(self.weight)
+        self._made: dict[str, Product] = {}
+        self._by_width: list[Product] = [self.product("rows")] * (MAX_NARROW + 1)
+
+    @property
+    def plan_key(self) -> tuple[Any, ...]:
+        """What a measured plan depends on."""
+        return (*self.weight.shape, self.bias is None, self.kinds, torch.get_num_threads())
+
+    @property
+    def is_planned(self) -> bool:
+        """Whether this shape has been measured in this process."""
+        return self.plan_key in _plans
+
+    def product(self, kind: str) -> Product:
+        """The product in one formulation; its packed weights are made on first use."""
+        if kind not in self._made:
+            self._made[kind] = _MAKERS[kind](self.weight, self.bias)
+        return self._made[kind]
+
+    def apply_plan(self) -> None:
+        """Use the measured plan and free the packed weights it does not need."""
+        plan = _plans[self.plan_key]
+        self._made = {kind: made for kind, made in self._made.items() if kind in plan}
+        for n in range(1, MAX_NARROW + 1):
+            width = next(i for i, w in enumerate(WIDTHS) if n <= w)
+            self._by_width[n] = self.product(plan[width])
+
+    def __call__(self, x: torch.Tensor) -> torch.Tensor:  # [n, I] -> [n, O]
+        n = x.shape[0]
+        if n <= MAX_NARROW:
+            return self._by_width[n](x)
+        return F.linear(x, self.weight, self.bias)
+
+
+_cached: weakref.WeakKeyDictionary[nn.Linear, tuple[Any, LeanLinear]] = (
+    weakref.WeakKeyDictionary()
+)
+
+
+def lean_linear(*layers: nn.Linear, adopt: bool = False) -> LeanLinear:
+    """Fuse layers that read the same input; made once and kept as long as the first layer lives.
+
+    Remade when a weight has changed since. With ``adopt`` the layers' own parameters become
+    slices of the fused weight, so that fusing costs no memory.
+    """
+    kept = _cached.get(layers[0])
+    if kept is not None and kept[0] == _fingerprint(layers):
+        return kept[1]
+    with torch.inference_mode(False), torch.no_grad():
+        made = LeanLinear(layers, adopt=adopt)
+    _cached[layers[0]] = (_fingerprint(layers), made)
+    return made
+
+
+def plan(linears: Sequence[LeanLinear]) -> None:
+    """Measure the shapes not yet known, in the order a forward uses them, and apply the plans."""
+    with torch.inference_mode():
+        sample = _sample(linears)
+        if sample:
+            _measure(sample)
+        for linear in linears:
+            linear.apply_plan()
+
+
+def _sample(linears: Sequence[LeanLinear]) -> list[LeanLinear]:
+    """Enough consecutive products to run from memory as a whole forward does."""
+    unknown = {linear.plan_key for linear in linears if not linear.is_planned}
+    sample: list[LeanLinear] = []
+    num_bytes = 0
+    for linear in linears:
+        is_new = all(linear.plan_key != s.plan_key for s in sample)
+        if linear.plan_key in unknown and (is_new or num_bytes < _WORKING_SET_BYTES):
+            sample.append(linear)
+            num_bytes += linear.weight.nbytes
+    return sample
+
+
+def _measure(sample: Sequence[LeanLinear]) -> None:
+    """Time every formulation of every product at every width and remember the winners."""
+    winners: dict[tuple[Any, ...], list[str]] = {linear.plan_key: [] for linear in sample}
+    for width in WIDTHS:
+        inputs = {k: torch.randn(width, k) for k in {s.weight.shape[1] for s in sample}}
+        inputs = {k: x.to(sample[0].weight.dtype) for k, x in inputs.items()}
+        totals: dict[tuple[Any, ...], dict[str, float]] = {key: {} for key in winners}
+        for kind in _MAKERS:
+            for linear, best_s in _best_times(sample, kind, inputs):
+                times = totals[linear.plan_key]
+                times[kind] = times.get(kind, 0.0) + best_s
+        for key, times in totals.items():
+            best = min(times, key=times.__getitem__)
+            worth_it = times[best] < (1 - _MIN_GAIN) * times["rows"]
+            winners[key].append(best if worth_it else "rows")
+    _plans.update({key: tuple(kinds) for key, kinds in winners.items()})
+
+
+def _best_times(
+    sample: Sequence[LeanLinear], kind: str, inputs: dict[int, torch.Tensor]
+) -> list[tuple[LeanLinear, float]]:
+    """The fastest of a few passes for every product that offers ``kind``, in seconds."""
+    offered = [(s, s.product(kind), inputs[s.weight.shape[1]]) for s in sample if kind in s.kinds]
+    best = [float("inf")] * len(offered)
+    for _ in range(_REPEATS):
+        for i, (_linear, product, x) in enumerate(offered):
+            start = time.perf_counter()
+            product(x)
+            best[i] = min(best[i], time.perf_counter() - start)
+    return [(linear, s) for (linear, _product, _x), s in zip(offered, best, strict=True)]
+
+
+def _fingerprint(layers: Sequence[nn.Linear]) -> tuple[tuple[int, int], ...]:
+    """Changes when a weight is replaced or updated in place."""
+    tensors = [t for layer in layers for t in (layer.weight, layer.bias) if t is not None]
+    return tuple((t.data_ptr(), 0 if t.is_inference() else t._version) for t in tensors)
+
+
+def _fused(
+    layers: Sequence[nn.Linear], *, adopt: bool
+) -> tuple[torch.Tensor, torch.Tensor | None]:
+    """The weights one below the other."""
+    has_bias = layers[0].bias is not None
+    if len(layers) == 1:
+        return layers[0].weight.detach(), layers[0].bias.detach() if has_bias else None
+    weight = torch.cat([layer.weight.detach() for layer in layers])
+    if adopt:
+        rows = weight.split([layer.out_features for layer in layers])
+        for layer, own in zip(layers, rows, strict=True):
+            layer.weight.data = own
+    bias = torch.cat([layer.bias.detach() for layer in layers]) if has_bias else None
+    return weight, bias
+
+
+def _kinds_for(weight: torch.Tensor) -> tuple[str, ...]:
+    """The formulations that give this weight's product to within float32 rounding."""
+    if weight.dtype != torch.float32:
+        return ("rows", "columns")
+    kinds = ["rows", "columns"]
+    if torch.backends.mkldnn.is_available():
+        kinds.append("onednn")
+    if "fbgemm" in torch.backends.quantized.supported_engines and _fits_half(weight):
+        kinds.append("half")
+    return tuple(kinds)
+
+
+def _fits_half(weight: torch.Tensor) -> bool:
+    """Whether float16 storage loses nothing that float32 arithmetic would have kept.
+
+    True for weights that were bfloat16 or float16 on disk: bfloat16 has fewer mantissa bits, and
+    what falls below float16's range is below half a float32 ulp of the largest weight.
+    """
+    largest = float(weight.abs().max())
+    if largest > torch.finfo(torch.float16).max:
+        return False
+    chunks = weight.split(4096)  # a whole output head at once would double the memory
+    error = max(float((c.half().float() - c).abs().max()) for c in chunks)
+    return error <= largest * 2.0**-24
+
+
+def _rows(weight: torch.Tensor, bias: torch.Tensor | None) -> Product:
+    linear = F.linear
+    return lambda x: linear(x, weight, bias)
+
+
+def _columns(weight: torch.Tensor, bias: torch.Tensor | None) -> Product:
+    mm = torch.mm
+    if bias is None:
+        return lambda x: mm(weight, x.t()).t().contiguous()
+    return lambda x: mm(weight, x.t()).t() + bias
+
+
+def _onednn(weight: torch.Tensor, bias: torch.Tensor | None) -> Product:
+    packed = torch.ops.mkldnn._reorder_linear_weight(weight, MAX_NARROW)
+    linear = torch.ops.mkldnn._linear_pointwise.default
+    return lambda x: linear(x, packed, bias, "none", [], "")
+
+
+def _half(weight: torch.Tensor, bias: torch.Tensor | None) -> Product:
+    # float16 storage, float32 arithmetic: half the bytes to read per step.
+    packed = torch.ops.quantized.linear_prepack_fp16(weight, bias)
+    linear = torch.ops.quantized.linear_dynamic_fp16.default
+    return lambda x: linear(x, packed)
+
+
+_MAKERS: dict[str, Callable[[torch.Tensor, torch.Tensor | None], Product]] = {
+    "rows": _rows,
+    "columns": _columns,
+    "onednn": _onednn,
+    "half": _half,
+}
