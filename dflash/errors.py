@@ -36,3 +36,7 @@ class EngineError(DFlashError):
 
 class TraceError(DFlashError):
     """A recorded run cannot be read."""
+
+
+class PromptError(DFlashError):
+    """A data set or a file of prompts cannot be used."""

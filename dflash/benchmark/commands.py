@@ -1,0 +1,121 @@
+"""What ``python -m dflash.benchmark`` does with a parsed command line; here: measuring.
+
+Ties prompts, engine, protocol and report together and shows progress on stderr. Returns text for
+people and values for JSON; prints nothing itself.
+"""
+
+from __future__ import annotations
+
+import argparse
+import dataclasses
+from collections.abc import Sequence
+from typing import Any
+
+from tqdm import tqdm
+
+from dflash.benchmark import report
+from dflash.benchmark.calibration import run_calibration
+from dflash.benchmark.lossless import find_differences
+from dflash.benchmark.options import BACKENDS, sampling_of
+from dflash.benchmark.prompts import Prompt, load_prompts
+from dflash.benchmark.provenance import collect, with_conditions
+from dflash.benchmark.report import Result
+from dflash.benchmark.runner import Plan, Run, Skipped, measure, warm_up
+from dflash.benchmark.subject import Subject, open_subject
+from dflash.benchmark.summary import best_block, pair_up, summarise
+from dflash.benchmark.tuning import run_tuning
+from dflash.errors import PromptError
+
+
+def run(args: argparse.Namespace, command: str) -> Result:
+    """Do what the parsed command line asks. Raises ``DFlashError`` children."""
+    if args.dataset is None and not args.calibrate:
+        raise PromptError("no prompts were named.", "Give --dataset NAME or --dataset FILE.jsonl.")
+    prompts = load_prompts(args.dataset, limit=args.limit) if args.dataset else []
+    subject = open_subject(
+        BACKENDS[args.backend],
+        args.model,
+        args.draft_model,
+        device=args.device,
+        threads=args.threads,
+    )
+    _check_blocks(args.block_size, subject.trained_block_size)
+    provenance = collect(subject.engine, pair_id=subject.pair_id, num_threads=subject.num_threads)
+    if args.calibrate:
+        return run_calibration(args, subject, prompts, provenance)
+    if args.tune:
+        return run_tuning(args, subject, prompts, provenance)
+    return run_benchmark(args, subject, prompts, with_conditions(provenance, command))
+
+
+def run_benchmark(
+    args: argparse.Namespace,
+    subject: Subject,
+    prompts: Sequence[Prompt],
+    provenance: dict[str, Any],
+) -> Result:
+    """Measure every block size on every prompt. Ctrl-C reports what was measured until then."""
+    blocks = args.block_size or [subject.trained_block_size]
+    arms = subject.arms(blocks, loop_only=args.loop_baseline_only)
+    plan = Plan(arms, tuple(prompts), sampling_of(args), args.repeats)
+    runs: list[Run] = []
+    skipped: list[Skipped] = []
+    interrupted = False
+    try:
+        with tqdm(total=plan.num_runs, unit="run", desc="warm-up") as bar:
+            warm_up(plan)
+            bar.set_description("measuring")
+            for step in measure(plan):
+                (runs if isinstance(step, Run) else skipped).append(step)  # type: ignore[arg-type]
+                bar.update()
+    except KeyboardInterrupt:
+        interrupted = True
+    found = _report(subject, plan, runs, skipped, {**provenance, **_settings(args, plan)})
+    if args.csv:
+        report.write_csv(args.csv, runs)
+    data = report.to_json(found)
+    if args.output:
+        report.write_json(args.output, data)
+    return Result(report.table(found), data["summary"], interrupted)
+
+
+def _report(
+    subject: Subject,
+    plan: Plan,
+    runs: Sequence[Run],
+    skipped: Sequence[Skipped],
+    provenance: dict[str, Any],
+) -> report.Report:
+    greedy = plan.sampling.temperature == 0
+    left_out = {s.prompt_index for s in skipped}
+    kept = tuple(r for r in runs if r.prompt_index not in left_out)
+    differences = find_differences(kept, margin=subject.margin) if greedy else []
+    pairings = pair_up(kept)
+    if not pairings:
+        raise PromptError("nothing was measured.", "Let at least one prompt finish.")
+    blocks = tuple(
+        summarise(pairings[b], differences, block_size=b, checked=greedy, seed=plan.sampling.seed)
+        for b in pairings
+    )
+    return report.Report(
+        blocks, best_block(blocks), kept, pairings, tuple(differences), tuple(skipped), provenance
+    )
+
+
+def _check_blocks(block_sizes: Sequence[int] | None, trained: int) -> None:
+    wrong = [b for b in block_sizes or () if not 1 < b <= trained]
+    if wrong:
+        raise PromptError(
+            f"block size {wrong[0]} cannot be measured with this draft.",
+            f"Use 2 to {trained}; {trained} is what the draft was trained with, and 1 is the "
+            "baseline that is always measured.",
+        )
+
+
+def _settings(args: argparse.Namespace, plan: Plan) -> dict[str, Any]:
+    return {
+        "dataset": args.dataset,
+        "sampling": dataclasses.asdict(plan.sampling),
+        "repeats": plan.repeats,
+        "arms": [{"name": a.name, "block_size": a.block_size} for a in plan.arms],
+    }

@@ -1,0 +1,173 @@
+"""``--tune``: sweep block sizes on one half of the prompts, judge on the other, save the result."""
+
+from __future__ import annotations
+
+import argparse
+import dataclasses
+import time
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+from tqdm import tqdm
+
+from dflash import measurements
+from dflash.benchmark import calibrate as timing
+from dflash.benchmark import tune
+from dflash.benchmark.calibration import positions_of
+from dflash.benchmark.options import sampling_of
+from dflash.benchmark.prompts import Prompt
+from dflash.benchmark.report import Result, write_json
+from dflash.benchmark.runner import Plan, Run, measure, warm_up
+from dflash.benchmark.subject import Subject
+from dflash.benchmark.summary import Pairing, pair_up, summarise
+from dflash.errors import PromptError
+from dflash.measurements import Interval, Provenance, TunedBlock, TuneResult
+from dflash.schema import Message
+
+
+def run_tuning(
+    args: argparse.Namespace, subject: Subject, prompts: Sequence[Prompt], provenance: Provenance
+) -> Result:
+    """Sweep, judge, save, and set the prediction beside what was measured."""
+    if len(prompts) < 4:
+        raise PromptError(f"{len(prompts)} prompts are too few to tune on one half.", "Give 4.")
+    halves = {"tuning": prompts[::2], "judging": prompts[1::2]}
+    widths = args.block_size or timing.default_widths(subject.trained_block_size)
+    costs = next(
+        timing.calibrate(
+            subject.engine,
+            [p.turns[0] for p in halves["tuning"]],
+            block_sizes=[b for b in widths if b > 1],
+            context_tokens=[_median_length(subject, halves["tuning"])],
+            budget_s=args.time_budget / 5,
+            now=time.monotonic,
+            sampling=sampling_of(args),
+        )
+    )
+    positions = positions_of(args, subject, halves["tuning"], args.time_budget / 5)
+    tuned = tune.tune(
+        tune.predict(costs, positions),
+        trained_block_size=subject.trained_block_size,
+        measure=_PairedRuns(args, subject, halves, args.time_budget * 0.3),
+    )
+    result = _tune_result(tuned, provenance, positions, halves)
+    path = measurements.save(result)
+    if args.output:
+        write_json(args.output, result.model_dump(mode="json"))
+    return Result(f"{_tune_table(tuned)}\n\nSaved as {path}.", _tune_json(tuned))
+
+
+class _PairedRuns:
+    """``tune.Measure`` on a real engine: whole ABBA rounds until the time is used up."""
+
+    def __init__(
+        self,
+        args: argparse.Namespace,
+        subject: Subject,
+        prompts: Mapping[str, Sequence[Prompt]],
+        budget_s: float,
+    ) -> None:
+        self._args, self._subject, self._prompts = args, subject, prompts
+        self._budget_s = budget_s
+
+    def __call__(self, which: str, block_sizes: Sequence[int]) -> dict[int, tune.Measured]:
+        arms = self._subject.arms(
+            [b for b in block_sizes if b > 1], loop_only=self._args.loop_baseline_only
+        )
+        plan = Plan(arms, tuple(self._prompts[which]), sampling_of(self._args), self._args.repeats)
+        warm_up(plan)
+        runs = self._runs(plan, which)
+        found = {}
+        for block_size, pairings in pair_up(runs).items():
+            measured = self._measured(block_size, pairings)
+            if measured is not None:
+                found[block_size] = measured
+        return found
+
+    def _runs(self, plan: Plan, which: str) -> list[Run]:
+        """Measure until the time is up, then finish the prompt that is being answered."""
+        end_s = time.monotonic() + self._budget_s
+        runs: list[Run] = []
+        with tqdm(total=plan.num_runs, unit="run", desc=which) as bar:
+            for step in measure(plan):
+                bar.update()
+                if isinstance(step, Run):
+                    runs.append(step)
+                whole = len(runs) % len(plan.arms) == 0
+                if whole and len(runs) >= 2 * len(plan.arms) and time.monotonic() > end_s:
+                    break
+        return runs
+
+    def _measured(self, block_size: int, pairings: list[Pairing]) -> tune.Measured | None:
+        summary = summarise(
+            pairings, [], block_size=block_size, checked=False, seed=self._args.seed
+        )
+        speedup = summary.overall.decode_speedup
+        if speedup is None:
+            return None
+        return tune.Measured(block_size, speedup, summary.overall.tau_pooled)
+
+
+def _median_length(subject: Subject, prompts: Sequence[Prompt]) -> int:
+    lengths = sorted(len(subject.engine.encode((Message("user", p.turns[0]),))) for p in prompts)
+    return lengths[len(lengths) // 2]
+
+
+def _tune_result(
+    tuned: tune.Tuned,
+    provenance: Provenance,
+    positions: tuple[float, ...],
+    halves: Mapping[str, Sequence[Prompt]],
+) -> TuneResult:
+    return TuneResult(
+        provenance=provenance,
+        tuned=tuple(_tuned_block(m) for m in tuned.tuned),
+        judged=_tuned_block(tuned.winner),
+        tau_per_position=positions,
+        num_tuning_prompts=len(halves["tuning"]),
+        num_judging_prompts=len(halves["judging"]),
+        predicted_speedup=tuned.predicted(tuned.winner.block_size),
+    )
+
+
+def _tuned_block(measured: tune.Measured) -> TunedBlock:
+    speedup = measured.decode_speedup
+    low, high = speedup.low, speedup.high
+    return TunedBlock(
+        block_size=measured.block_size,
+        decode_speedup=Interval(
+            median=speedup.median,
+            low=speedup.median if low is None else low,
+            high=speedup.median if high is None else high,
+            n=speedup.n,
+        ),
+        tau=measured.tau,
+    )
+
+
+def _tune_table(tuned: tune.Tuned) -> str:
+    rows = [f"{'block':>7}  {'predicted':>9}  {'measured':>9}  {'error':>7}  prompts"]
+    for which, results in (("tuning", tuned.tuned), ("judging", tuned.judged)):
+        for m in results:
+            predicted, median = tuned.predicted(m.block_size), m.decode_speedup.median
+            told = "-" if predicted is None else f"{predicted:.2f}x"
+            error = "-" if predicted is None else f"{100 * (predicted / median - 1):+.0f} %"
+            rows.append(
+                f"{m.block_size:>7}  {told:>9}  {median:>8.2f}x  {error:>7}  "
+                f"{which}, n = {m.decode_speedup.n}"
+            )
+    winner = tuned.winner
+    return "\n".join(
+        [*rows, f"Use block {winner.block_size}: {winner.decode_speedup.median:.2f}x."]
+    )
+
+
+def _tune_json(tuned: tune.Tuned) -> dict[str, Any]:
+    return {
+        "block_size": tuned.winner.block_size,
+        "decode_speedup": dataclasses.asdict(tuned.winner.decode_speedup),
+        "predicted_speedup": tuned.predicted(tuned.winner.block_size),
+        "tuned": [dataclasses.asdict(m) for m in tuned.tuned],
+        "judged": [dataclasses.asdict(m) for m in tuned.judged],
+        "predictions": [dataclasses.asdict(p) for p in tuned.predictions],
+    }
