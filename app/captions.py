@@ -1,0 +1,218 @@
+"""One sentence under each chart, made from the run's data by rules. Knows runs and words.
+
+A caption says what can be read off this run, with its numbers; when it is cut short or too short
+to say anything, it says that instead.
+"""
+
+from __future__ import annotations
+
+from app import view
+from app.runs import Run
+from app.whatif import best, cycle_cost, predictions
+from dflash.metrics import acceptance_by_position, tau_at
+from dflash.schema import Cycle
+
+_FEW_CYCLES = 3
+
+
+def nothing_to_draw(run: Run) -> str:
+    """Why there is no figure."""
+    if run.dflash.engine.reports != "cycles":
+        return (
+            f"{run.dflash.engine.backend} does not report single cycles, so this cannot be drawn; "
+            "an engine of this page does."
+        )
+    if run.block_size == 1:
+        return "Block size 1 drafts nothing, so there is nothing to draw here."
+    return "The answer ended before there was anything to draw."
+
+
+def tokens_over_time(run: Run) -> str:
+    """How far both were at the moment the first of them ended."""
+    left, right = run.baseline, run.dflash
+    if not left.events or not right.events:
+        return nothing_to_draw(run)
+    end_s = min(left.events[-1].t_s, right.events[-1].t_s)
+    counts = [_tokens_at(trace.events, end_s) for trace in (left, right)]
+    return (
+        f"After {view.duration(end_s)} of its own time DFlash had written "
+        f"{view.count(counts[1], 'token')} and the plain lane {view.count(counts[0], 'token')}; "
+        "each step of the green line is one cycle."
+    )
+
+
+def cycle_time(run: Run) -> str:
+    """What a cycle costs and yields, in steps."""
+    step, cycle = cycle_cost(run.baseline), cycle_cost(run.dflash)
+    spec = run.comparison.dflash.spec
+    if step is None or cycle is None or spec is None or step.total_s <= 0:
+        return nothing_to_draw(run)
+    steps = cycle.total_s / step.total_s
+    per_token = steps / spec.tau
+    verdict = "cheaper" if per_token < 1 else "dearer"
+    return (
+        f"A cycle costs {steps:.1f} single steps ({view.percent(cycle.draft_s / cycle.total_s)} of "
+        f"it drafting) and yields {spec.tau:.1f} tokens, so a token costs {per_token:.2f} steps: "
+        f"{verdict} than one at a time. Break-even is {steps:.1f} tokens per cycle."
+    )
+
+
+def acceptance_positions(run: Run) -> str:
+    """Where guesses stop paying, and what a smaller block would have kept."""
+    positions = acceptance_by_position(run.comparison.dflash.spec)
+    if not positions:
+        return nothing_to_draw(run)
+    fallen = next((k for k, share in enumerate(positions, 1) if share < 0.5), None)
+    if fallen is None:
+        return (
+            f"Even the last position ({len(positions)}) was accepted in at least half of the "
+            "cycles: this text is easy to foresee, and a larger block might pay if there is one."
+        )
+    smaller = max(fallen, 2)
+    full, cut = tau_at(positions, len(positions) + 1), tau_at(positions, smaller)
+    assert full is not None and cut is not None
+    start = (
+        "Even the first guess was accepted in fewer than half of the cycles"
+        if fallen == 1
+        else f"From position {fallen} on, guesses were accepted in fewer than half of the cycles"
+    )
+    if smaller >= len(positions) + 1:
+        return f"{start}."
+    return (
+        f"{start}; a block of {smaller} would have kept {view.percent(cut / full)} of the tokens "
+        f"per cycle{_cheaper(run, smaller)}."
+    )
+
+
+def accepted_per_cycle(run: Run) -> str:
+    """The best and the worst stretch."""
+    cycles = _drafted(run)
+    if len(cycles) < _FEW_CYCLES:
+        return f"Only {view.count(len(cycles), 'cycle')}: too few to tell a pattern."
+    values = [c.num_accepted for c in cycles]
+    width = max(len(c.draft_ids) for c in cycles)
+    full = sum(c.num_accepted == len(c.draft_ids) for c in cycles)
+    none = values.count(0)
+    return (
+        f"Of {len(cycles)} cycles, {full} kept the whole block and {none} kept no guess at all; "
+        f"the mean is {sum(values) / len(values):.1f} of {width}."
+    )
+
+
+def heat_map(run: Run) -> str:
+    """The text at which a block died earliest."""
+    cycles = _drafted(run)
+    if len(cycles) < _FEW_CYCLES:
+        return f"Only {view.count(len(cycles), 'cycle')}: too few to tell a pattern."
+    worst = min(range(len(cycles)), key=lambda n: cycles[n].num_accepted)
+    cycle = cycles[worst]
+    if cycle.num_accepted == len(cycle.draft_ids):
+        return "Every block was kept whole."
+    return (
+        f"Cycle {worst + 1} ended earliest: the draft guessed "
+        f"“{run.word(cycle.draft_ids[cycle.num_accepted]).strip() or '␣'}” where the target wrote "
+        f"“{run.word(cycle.bonus_id).strip() or '␣'}”. Grey squares were drafted for nothing."
+    )
+
+
+def histogram(run: Run) -> str:
+    """The commonest outcome of a cycle."""
+    spec = run.comparison.dflash.spec
+    if spec is None or spec.acceptance_histogram is None:
+        return nothing_to_draw(run)
+    counts = spec.acceptance_histogram
+    mode = max(range(len(counts)), key=lambda k: counts[k])
+    return (
+        f"The commonest outcome is {view.count(mode, 'accepted guess')} "
+        f"({counts[mode]} of {view.count(spec.num_cycles, 'cycle')}). Tokens per cycle are "
+        f"1 + the mean of this: {spec.tau:.2f}."
+    )
+
+
+def waterfall(run: Run) -> str:
+    """How even the cycles are, and what the first one pays."""
+    cycle, step = cycle_cost(run.dflash), cycle_cost(run.baseline)
+    cycles = _drafted(run)
+    if cycle is None or step is None or not cycles:
+        return nothing_to_draw(run)
+    first_s = cycles[0].draft_s + cycles[0].verify_s
+    sentence = (
+        f"A median cycle takes {view.milliseconds(cycle.total_s)}, one plain step "
+        f"{view.milliseconds(step.total_s)}"
+    )
+    if first_s > 1.3 * cycle.total_s:
+        sentence += (
+            f"; the first took {view.milliseconds(first_s)}, because its draft pass also reads "
+            "the prompt's states"
+        )
+    return sentence + "."
+
+
+def wasted_work(run: Run) -> str:
+    """Drafted, kept, and target passes saved."""
+    cycles = _drafted(run)
+    if not cycles:
+        return nothing_to_draw(run)
+    drafted = sum(len(c.draft_ids) for c in cycles)
+    kept = sum(c.num_accepted for c in cycles)
+    tokens = sum(len(c.emitted_ids) for c in run.dflash.cycles)
+    passes = len(run.dflash.cycles)
+    return (
+        f"{drafted:,} tokens were drafted and {kept:,} kept ({view.percent(kept / drafted)}); the "
+        f"target ran {passes:,} times for {tokens:,} tokens instead of {tokens:,} times."
+    )
+
+
+def speedup_so_far(run: Run) -> str:
+    """The settled speedup."""
+    speedup = run.comparison.speedup
+    if speedup is None:
+        return nothing_to_draw(run)
+    if speedup < 1:
+        return f"DFlash ended {view.factor(1 / speedup)} slower: the line stays below break-even."
+    return (
+        f"Over the whole answer, first token excluded, DFlash was {view.factor(speedup)} as fast."
+    )
+
+
+def what_if(run: Run, block_size: int) -> str:
+    """The slider's answer in one sentence."""
+    options = predictions(run)
+    chosen = next((p for p in options if p.block_size == block_size), None)
+    top = best(options)
+    if chosen is None or top is None:
+        return nothing_to_draw(run)
+    fate = "faster" if chosen.speedup >= 1 else "slower"
+    amount = chosen.speedup if chosen.speedup >= 1 else 1 / chosen.speedup
+    sentence = (
+        f"Block {block_size} would give {chosen.tau:.1f} tokens per cycle and "
+        f"{view.rate(chosen.output_tps)}: {view.factor(amount)} {fate} than one at a time; it "
+        f"needs {chosen.tau_needed:.1f} tokens per cycle to break even."
+    )
+    if top.block_size != block_size:
+        sentence += f" Fastest would be block {top.block_size} ({view.factor(top.speedup)})."
+    return sentence
+
+
+def _cheaper(run: Run, block_size: int) -> str:
+    options = {p.block_size: p for p in predictions(run)}
+    full = options.get(run.block_size)
+    if block_size not in options or full is None or full.cycle_s <= 0:
+        return ""
+    saved = 1 - options[block_size].cycle_s / full.cycle_s
+    return f" at {view.percent(saved)} less time per cycle (modelled)" if saved > 0.01 else ""
+
+
+def _drafted(run: Run) -> list[Cycle]:
+    return [c for c in run.dflash.cycles if c.draft_ids]
+
+
+def _tokens_at(events: tuple[object, ...], t_s: float) -> int:
+    total = 0
+    for event in events:
+        if getattr(event, "t_s", t_s + 1) > t_s:
+            break
+        total += (
+            len(event.emitted_ids) if isinstance(event, Cycle) else int(hasattr(event, "token_id"))
+        )
+    return total

@@ -1,0 +1,148 @@
+"""The verdict of one race as markup: the large number, the sentence, the facts under it.
+
+Knows runs and words. Every number carries its badge; text from outside is escaped.
+"""
+
+from __future__ import annotations
+
+from html import escape
+
+from app import view
+from app.runs import Run
+from app.stage import StageEnd
+from app.whatif import cycle_cost
+from dflash.metrics import Comparison, RunStats
+from dflash.schema import Trace
+
+_MIN_TOKENS = 8  # below this a ratio of two times says nothing
+
+
+def headline(run: Run) -> str:
+    """The block above the lanes once a race has ended or stopped."""
+    comparison = run.comparison
+    big, sentence = _verdict(run, comparison)
+    facts = "".join(
+        f'<div class="fact"><dt>{name}</dt><dd>{value}</dd></div>'
+        for name, value in _facts(run, comparison)
+    )
+    where = f'<p class="where">{escape(_where(run))}</p>'
+    return (
+        f'<section class="headline" aria-label="Result"><div class="big">'
+        f'<span class="big-number">{big}</span>'
+        f'<span class="big-label">decode speedup {view.badge(run.source, run.where)}</span></div>'
+        f'<div class="big-words"><p class="sentence">{sentence}</p>{where}</div>'
+        f'<dl class="facts">{facts}</dl></section>'
+    )
+
+
+def stage_end(run: Run) -> StageEnd:
+    """What the stage says when both lanes have ended."""
+    comparison = run.comparison
+    speedup = _usable_speedup(comparison)
+    same = lossless_words(run, comparison)
+    parts = [f"DFlash: {view.factor(speedup)} decode speed" if speedup else "", same]
+    say = " · ".join(part for part in parts if part)
+    notes = (_ending(run.baseline, run.stopped), _ending(run.dflash, run.stopped))
+    differs = comparison.first_difference if comparison.difference_unit == "token" else None
+    return StageEnd(say=say, notes=notes, differs=differs, aloud=f"Finished. {say}.")
+
+
+def lossless_words(run: Run, comparison: Comparison) -> str:
+    """Whether the texts are the same, in words."""
+    left, right = comparison.baseline.num_output_tokens, comparison.dflash.num_output_tokens
+    if comparison.first_difference is not None:
+        unit = comparison.difference_unit
+        return f"differs from {unit} {comparison.first_difference + 1}"
+    if comparison.outputs_match:
+        return f"identical text, {right} of {left} tokens" if left else "identical text"
+    if left and right:
+        common = min(left, right)
+        return f"identical as far as both got, {view.count(common, 'token')}"
+    return "nothing to compare"
+
+
+def _verdict(run: Run, comparison: Comparison) -> tuple[str, str]:
+    speedup = _usable_speedup(comparison)
+    left, right = comparison.baseline, comparison.dflash
+    if run.failures:
+        return "–", escape(" ".join(run.failures.values()))
+    if speedup is None:
+        return "–", _too_short(run, right)
+    spec = right.spec
+    if spec is None:
+        return view.factor(speedup), (
+            "Both lanes ran one token at a time (block 1): this is what noise looks like."
+            if run.block_size == 1
+            else "This engine does not report tokens per cycle."
+        )
+    per_pass = f"one pass of the target yielded {spec.tau:.1f} tokens on average"
+    if speedup >= 1:
+        return view.factor(speedup), (
+            f"The same model wrote {view.rate(right.output_tps)} instead of "
+            f"{view.rate(left.output_tps)}, because {per_pass}."
+        )
+    step, cycle = cycle_cost(run.baseline), cycle_cost(run.dflash)
+    need = f" It would need {cycle.total_s / step.total_s:.1f}." if step and cycle else ""
+    return view.factor(speedup), (
+        f"DFlash is not worth it for this text at block {run.block_size} on this machine: "
+        f"{per_pass}.{need}"
+    )
+
+
+def _too_short(run: Run, stats: RunStats) -> str:
+    if stats.num_output_tokens and stats.num_output_tokens == 1 and not run.stopped:
+        return "The model ended its answer with its first token; there was nothing to speed up."
+    if run.stopped:
+        return "Stopped too early to tell."
+    return "The answer is too short to tell a speedup."
+
+
+def _facts(run: Run, comparison: Comparison) -> list[tuple[str, str]]:
+    left, right = comparison.baseline, comparison.dflash
+    spec = right.spec
+    tau = f"{spec.tau:.2f} <small>of {run.block_size}</small>" if spec else "not reported"
+    return [
+        ("DFlash", view.rate(right.output_tps)),
+        ("one at a time", view.rate(left.output_tps)),
+        (f"tokens per cycle, {view.term('τ')}", tau),
+        ("end to end", view.factor(comparison.end_to_end_speedup)),
+        (
+            view.term("TTFT"),
+            f"{view.milliseconds(right.ttft_s)} <small>/ {view.milliseconds(left.ttft_s)}</small>",
+        ),
+        ("lossless", f"{_lossless_mark(comparison)} {escape(lossless_words(run, comparison))}"),
+    ]
+
+
+def _lossless_mark(comparison: Comparison) -> str:
+    if comparison.first_difference is not None:
+        return '<span class="mark bad" aria-hidden="true">✕</span>'
+    return '<span class="mark good" aria-hidden="true">✓</span>'
+
+
+def _usable_speedup(comparison: Comparison) -> float | None:
+    counts = (comparison.baseline.num_output_tokens, comparison.dflash.num_output_tokens)
+    if any(count is None or count < _MIN_TOKENS for count in counts):
+        return None
+    return comparison.speedup
+
+
+def _where(run: Run) -> str:
+    info = run.dflash.engine
+    sampling = run.dflash.request.sampling
+    decoding = "greedy" if sampling.temperature == 0 else f"temperature {sampling.temperature:g}"
+    parts = [run.pair_id, f"block {run.block_size}", decoding, info.device, info.dtype]
+    if run.stopped:
+        parts.insert(0, "stopped half way")
+    if run.where:
+        parts.append(run.where)
+    return " · ".join(parts)
+
+
+def _ending(trace: Trace, stopped: bool) -> str:
+    finished = trace.finished
+    if finished is None:
+        return "stopped here" if stopped else ""
+    if finished.finish_reason == "length":
+        return "ended at the token limit"
+    return "ended by itself"

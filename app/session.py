@@ -1,0 +1,182 @@
+"""What outlives one event: opened engines (shared) and each visitor's own run (never shared).
+
+Knows engines, locks and session ids. Knows no page. One object of each class is made when the
+page is built and handed to the handlers; nothing here is a module global.
+"""
+
+from __future__ import annotations
+
+import queue
+import threading
+from collections import OrderedDict
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass, field
+from typing import TypeAlias
+
+from app.runs import Run
+from app.whatif import CycleCost
+from dflash.engines import Engine
+from dflash.errors import DFlashError
+
+Report: TypeAlias = Callable[[str, float | None], None]
+_MAX_SESSIONS = 500
+_MAX_ENGINES = 2
+_MAX_RUNS = 20  # per visitor, for comparing
+
+
+class Stopped(DFlashError):
+    """The user pressed Stop while something was still being prepared."""
+
+
+@dataclass(frozen=True, slots=True)
+class PairChoice:
+    """What the user picked: an id of the catalogue, or a target and a draft of his own."""
+
+    pair_id: str
+    target: str = ""
+    draft: str = ""
+
+    @property
+    def label(self) -> str:
+        """A short name for a person."""
+        return self.pair_id if not self.target else self.target.rstrip("/").split("/")[-1]
+
+
+@dataclass(frozen=True, slots=True)
+class Step:
+    """Progress of opening an engine. ``done`` is a share of one, ``None`` when unknown."""
+
+    text: str
+    done: float | None
+
+
+@dataclass(slots=True)
+class Session:
+    """One browser window."""
+
+    stop: threading.Event = field(default_factory=threading.Event)
+    idle: threading.Event = field(default_factory=threading.Event)
+    run: Run | None = None  # the last one, also while it is running
+    stage_text: str = ""
+    runs: OrderedDict[str, Run] = field(default_factory=OrderedDict)
+    costs: dict[tuple[str, int], CycleCost] = field(default_factory=dict)  # by pair and block
+
+    def __post_init__(self) -> None:
+        self.idle.set()
+
+    def keep(self, run: Run) -> None:
+        """Remember a run for comparing; the oldest goes first."""
+        self.run = run
+        self.runs[run.id] = run
+        while len(self.runs) > _MAX_RUNS:
+            self.runs.popitem(last=False)
+
+
+class Sessions:
+    """Every open window's session, by the id that Gradio gives it."""
+
+    def __init__(self) -> None:
+        self._lock = threading.Lock()
+        self._by_id: OrderedDict[str, Session] = OrderedDict()
+
+    def of(self, session_id: str) -> Session:
+        """The session of a window, made on first use."""
+        with self._lock:
+            session = self._by_id.setdefault(session_id, Session())
+            self._by_id.move_to_end(session_id)
+            while len(self._by_id) > _MAX_SESSIONS:
+                self._by_id.popitem(last=False)
+            return session
+
+    def drop(self, session_id: str) -> None:
+        """Forget a closed window and stop what it was running."""
+        with self._lock:
+            session = self._by_id.pop(session_id, None)
+        if session:
+            session.stop.set()
+
+    def __len__(self) -> int:
+        return len(self._by_id)
+
+
+class EnginePool:
+    """Engines by pair, opened once. ``device`` is held by whoever computes."""
+
+    def __init__(self, open_pair: Callable[[PairChoice, Report], Engine]) -> None:
+        self.device = threading.Lock()
+        self._open_pair = open_pair
+        self._engines: OrderedDict[PairChoice, Engine] = OrderedDict()
+        self._warm: set[tuple[PairChoice, int]] = set()
+
+    def peek(self, choice: PairChoice) -> Engine | None:
+        """An engine that is already open."""
+        return self._engines.get(choice)
+
+    def is_warm(self, choice: PairChoice, block_size: int) -> bool:
+        """Whether both lanes have run at this block size; marks it so."""
+        key = (choice, block_size)
+        known = key in self._warm
+        self._warm.add(key)
+        return known
+
+    def opening(self, choice: PairChoice, should_stop: Callable[[], bool]) -> Iterator[Step]:
+        """Open an engine in a worker, yielding its progress; returns at once when it is open.
+
+        Call with ``device`` held. Raises what opening raised, or ``Stopped``.
+        """
+        if choice in self._engines:
+            self._engines.move_to_end(choice)
+            return
+        while len(self._engines) >= _MAX_ENGINES:
+            old, engine = self._engines.popitem(last=False)
+            engine.close()
+            self._warm = {key for key in self._warm if key[0] != old}
+        steps: queue.SimpleQueue[Step | DFlashError | Engine] = queue.SimpleQueue()
+        opener = threading.Thread(
+            target=_open_into, args=(steps, self._open_pair, choice, should_stop), daemon=True
+        )
+        opener.start()
+        yield from self._wait(steps, opener, choice, should_stop)
+
+    def _wait(
+        self,
+        steps: queue.SimpleQueue[Step | DFlashError | Engine],
+        opener: threading.Thread,
+        choice: PairChoice,
+        should_stop: Callable[[], bool],
+    ) -> Iterator[Step]:
+        while True:
+            try:
+                item = steps.get(timeout=0.25)
+            except queue.Empty:
+                if should_stop():
+                    raise Stopped("stopped while the model was loading.") from None
+                if not opener.is_alive() and steps.empty():
+                    raise DFlashError("the model could not be opened; the log says why.") from None
+                continue
+            if isinstance(item, DFlashError):
+                raise item
+            if isinstance(item, Step):
+                yield item
+                continue
+            self._engines[choice] = item
+            return
+
+
+def _open_into(
+    steps: queue.SimpleQueue[Step | DFlashError | Engine],
+    open_pair: Callable[[PairChoice, Report], Engine],
+    choice: PairChoice,
+    should_stop: Callable[[], bool],
+) -> None:
+    """Runs in the worker. A bug keeps its traceback in the log; the page says one sentence."""
+
+    def report(text: str, done: float | None) -> None:
+        if should_stop():
+            raise Stopped("stopped before the model was ready.")
+        steps.put(Step(text, done))
+
+    try:
+        steps.put(open_pair(choice, report))
+    except DFlashError as error:
+        steps.put(error)

@@ -1,0 +1,163 @@
+"""The Playground tab: layout only. Its components travel to the wiring as one value."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import gradio as gr
+
+from app.charts import CHART_TITLES
+from app.examples import EXAMPLES
+from app.pair_card import DEFAULT_PAIR, pair_card, pair_choices, trained_block
+
+_STAGE_JS = (Path(__file__).parent.parent / "stage.js").read_text(encoding="utf-8")
+_NUM_FRONT_CHARTS = 3
+
+
+@dataclass(frozen=True, slots=True)
+class Playground:
+    """The tab's components, grouped as the wiring needs them."""
+
+    pair: gr.Dropdown
+    pair_card: gr.HTML
+    own: gr.Group
+    target: gr.Textbox
+    draft: gr.Textbox
+    prompt: gr.Textbox
+    chips: tuple[gr.Button, ...]
+    block: gr.Slider
+    max_new_tokens: gr.Number
+    temperature: gr.Number
+    seed: gr.Number
+    top_k: gr.Number
+    top_p: gr.Number
+    thinking: gr.Checkbox
+    advice: gr.HTML
+    run: gr.Button
+    stop: gr.Button
+    status: gr.HTML
+    headline: gr.HTML
+    stage: gr.HTML
+    charts: tuple[gr.Plot | gr.HTML, ...]  # figure and caption of each title in turn
+
+    @property
+    def form(self) -> list[gr.components.Component]:
+        """Inputs in the order of ``PlaygroundForm``."""
+        return [
+            self.pair, self.target, self.draft, self.prompt, self.block, self.max_new_tokens,
+            self.temperature, self.seed, self.top_k, self.top_p, self.thinking,
+        ]  # fmt: skip
+
+    @property
+    def outputs(self) -> list[gr.components.Component]:
+        """Outputs in the order of ``wiring.race_outputs``."""
+        return [self.status, self.headline, self.stage, *self.charts, self.run, self.stop]
+
+
+def build_playground() -> Playground:
+    """Lay the tab out. The first visit's recorded run is filled in by the wiring."""
+    parts: dict[str, Any] = {**_top_line(), **_form()}
+    parts["status"] = gr.HTML(elem_id="status", apply_default_css=False)
+    parts["headline"] = gr.HTML(elem_id="headline", apply_default_css=False)
+    parts["stage"] = gr.HTML(
+        "",
+        html_template='<div class="stage"></div>',
+        js_on_load=_STAGE_JS,
+        apply_default_css=False,
+        elem_id="stage",
+    )
+    return Playground(**parts, charts=_charts())
+
+
+def _top_line() -> dict[str, Any]:
+    with gr.Row(elem_id="top-line"):
+        pair = gr.Dropdown(
+            pair_choices(), value=DEFAULT_PAIR, label="Model pair", scale=2, elem_id="pair"
+        )
+        card = gr.HTML(pair_card(DEFAULT_PAIR), apply_default_css=False, elem_id="pair-card")
+    with gr.Group(visible=False) as own, gr.Row():
+        target = gr.Textbox(label="Target: folder or hub id", placeholder="Qwen/Qwen3-4B")
+        draft = gr.Textbox(label="Draft: folder or hub id", placeholder="z-lab/Qwen3-4B-DFlash-b16")
+    return {"pair": pair, "pair_card": card, "own": own, "target": target, "draft": draft}
+
+
+def _form() -> dict[str, Any]:
+    with gr.Row(elem_id="form"):
+        with gr.Column(scale=3, min_width=320):
+            prompt = gr.Textbox(
+                EXAMPLES[0].prompt,
+                label="Prompt",
+                lines=4,
+                max_lines=12,
+                elem_id="prompt",
+                placeholder="Ask something",
+            )
+            with gr.Row(elem_id="chips"):
+                chips = tuple(
+                    gr.Button(
+                        f"{example.kind} · {example.foresight}",
+                        size="sm",
+                        min_width=90,
+                        elem_classes="chip",
+                    )
+                    for example in EXAMPLES
+                )
+        with gr.Column(scale=2, min_width=300):
+            settings = _settings()
+            with gr.Row(elem_id="go"):
+                run = gr.Button("Run it here", variant="primary", elem_id="run")
+                stop = gr.Button("Stop", interactive=False, elem_id="stop")
+    return {"prompt": prompt, "chips": chips, "run": run, "stop": stop, **settings}
+
+
+def _settings() -> dict[str, Any]:
+    trained = trained_block(DEFAULT_PAIR)
+    block = gr.Slider(
+        1,
+        trained,
+        value=trained,
+        step=1,
+        label="Block size",
+        info=f"1 = one token at a time; this draft was trained for {trained}",
+        elem_id="block",
+    )
+    advice = gr.HTML(elem_id="advice", apply_default_css=False)
+    with gr.Row():
+        max_new_tokens = gr.Number(128, label="Max tokens", precision=0, minimum=1, min_width=80)
+        temperature = gr.Number(0.0, label="Temperature", minimum=0, step=0.1, min_width=80)
+        seed = gr.Number(0, label="Seed", precision=0, minimum=0, min_width=80)
+    with gr.Accordion("more", open=False), gr.Row():
+        top_k = gr.Number(0, label="Top-k, 0 = all", precision=0, minimum=0, min_width=90)
+        top_p = gr.Number(1.0, label="Top-p", minimum=0.01, maximum=1, step=0.05, min_width=90)
+        thinking = gr.Checkbox(False, label="Thinking, if the model has it", min_width=90)
+    return {
+        "block": block,
+        "advice": advice,
+        "max_new_tokens": max_new_tokens,
+        "temperature": temperature,
+        "seed": seed,
+        "top_k": top_k,
+        "top_p": top_p,
+        "thinking": thinking,
+    }
+
+
+def _charts() -> tuple[gr.Plot | gr.HTML, ...]:
+    components: list[gr.Plot | gr.HTML] = []
+    gr.HTML("<h2>Why this speed</h2>", apply_default_css=False)
+    with gr.Row(elem_id="front-charts"):
+        for title in CHART_TITLES[:_NUM_FRONT_CHARTS]:
+            with gr.Column(min_width=300):
+                components += _chart(title)
+    with gr.Tabs(elem_id="more-charts"):
+        for title in CHART_TITLES[_NUM_FRONT_CHARTS:]:
+            with gr.Tab(title):
+                components += _chart(title)
+    return tuple(components)
+
+
+def _chart(title: str) -> tuple[gr.Plot, gr.HTML]:
+    plot = gr.Plot(label=title, visible=False, elem_classes="chart")
+    return plot, gr.HTML(apply_default_css=False)
