@@ -1,0 +1,1 @@
+"""Training: the demo corpus and target, and drafts for any target."""

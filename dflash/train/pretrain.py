@@ -1,0 +1,349 @@
+"""Trains the demo target from nothing on the demo corpus. Knows nothing of drafts.
+
+Matrices are trained with Muon, embeddings and norms with AdamW, weights in fp32. Where the machine
+multiplies bf16 faster than fp32, which is measured, the forward and backward passes run in bf16.
+"""
+
+from __future__ import annotations
+
+import json
+import logging
+import os
+import random
+import shutil
+import time
+from collections import defaultdict
+from collections.abc import Callable, Iterator
+from dataclasses import asdict, dataclass, field
+from pathlib import Path
+
+import torch
+from torch import Tensor
+from torch.nn import functional as F
+from transformers import GenerationConfig, LlamaConfig, LlamaForCausalLM, PreTrainedTokenizerFast
+
+from dflash.train.corpus import KINDS, TRAINING_SEED_START, Task, draw_tasks, is_right
+from dflash.train.tokenizer import END, train_tokenizer
+
+log = logging.getLogger(__name__)
+
+_STATE_FILE = "training_state.pt"
+_MIX = {"chat": 2, "code": 3, "math": 5, "json": 3, "translate": 4, "edit": 4}  # tasks per share
+_SHARE_TASKS = 200  # tasks in one share of a chunk
+
+
+# Rows are padded to one of these: each shape costs a minute of compiling, and longer rows are rare.
+_WIDTHS = (112, 144, 192, 288)
+_Row = tuple[list[int], list[int]]  # token ids of a prompt in its template and of its answer
+
+
+@dataclass(frozen=True, slots=True)
+class TargetRecipe:
+    """Everything that decides how the target comes out. Sizes in tokens, rates per step."""
+
+    vocab_size: int = 2048
+    hidden_size: int = 256
+    intermediate_size: int = 768
+    num_layers: int = 8
+    num_heads: int = 4
+    num_kv_heads: int = 2
+    head_dim: int = 64
+    context_length: int = 2048
+    num_steps: int = 3000
+    tokens_per_step: int = 8192
+    matrix_rate: float = 0.02
+    other_rate: float = 3e-3
+    weight_decay: float = 0.05
+    warmup_steps: int = 60
+    decay_share: float = 0.5
+    eval_every: int = 500
+    eval_num: int = 20
+    save_every: int = 200
+    seed: int = 0
+
+
+@dataclass(frozen=True, slots=True)
+class Exactness:
+    """How many of ``num`` held-out prompts of one kind were answered rightly, decoding greedily."""
+
+    kind: str
+    num_right: int
+    num: int
+
+
+@dataclass(slots=True)
+class _Run:
+    """A training under way."""
+
+    model: LlamaForCausalLM
+    optimizers: list[torch.optim.Optimizer]
+    loss_of: Callable[[Tensor, Tensor], Tensor]
+    step: int = 0
+    chunk: int = 0
+    num_tokens: int = 0
+    seconds: float = 0.0
+    losses: list[float] = field(default_factory=list)
+
+
+def pretrain(folder: Path, *, recipe: TargetRecipe, eval_seed: int = 0) -> list[Exactness]:
+    """Train a target and write it to ``folder`` as an ordinary transformers folder, in bf16.
+
+    A run that was killed goes on from its last state in ``folder``. Returns the final exactness on
+    held-out prompts drawn with ``eval_seed``.
+    """
+    folder.mkdir(parents=True, exist_ok=True)
+    tokenizer = _tokenizer(folder, recipe)
+    run = _start(folder, recipe)
+    dtype = matmul_dtype()
+    log.info("training %d parameters in %s", run.model.num_parameters(), dtype)
+    while run.step < recipe.num_steps:
+        for batch in _chunk_batches(tokenizer, recipe, run.chunk):
+            _train_step(run, batch, recipe, dtype)
+            _report(run, recipe, folder, tokenizer, eval_seed)
+            if run.step == recipe.num_steps:
+                break
+        run.chunk += 1
+    save_target(run.model, tokenizer, folder)
+    _save_state(run, folder)
+    final = LlamaForCausalLM.from_pretrained(folder, dtype=torch.float32).eval()
+    results = measure_exactness(final, tokenizer, num=recipe.eval_num, seed=eval_seed)
+    _write_report(run, recipe, results, folder)
+    return results
+
+
+def matmul_dtype() -> torch.dtype:
+    """bf16 where a product of training's size is faster in it than in fp32, else fp32."""
+    spent_s = {}
+    for dtype in (torch.float32, torch.bfloat16):
+        states, weight = torch.ones(2048, 256, dtype=dtype), torch.ones(768, 256, dtype=dtype)
+        F.linear(states, weight)
+        start = time.perf_counter()
+        for _ in range(10):
+            F.linear(states, weight)
+        spent_s[dtype] = time.perf_counter() - start
+    return min(spent_s, key=lambda dtype: spent_s[dtype])
+
+
+def save_target(model: LlamaForCausalLM, tokenizer: PreTrainedTokenizerFast, folder: Path) -> None:
+    """Write weights (bf16), configuration and tokenizer so that ``from_pretrained`` reads them."""
+    kept = LlamaForCausalLM(model.config).to(torch.bfloat16)
+    kept.load_state_dict(model.state_dict())
+    kept.generation_config = GenerationConfig(
+        bos_token_id=tokenizer.bos_token_id,
+        eos_token_id=[tokenizer.eos_token_id],
+        pad_token_id=tokenizer.pad_token_id,
+        do_sample=False,
+    )
+    kept.save_pretrained(folder)
+    tokenizer.save_pretrained(folder)
+
+
+@torch.no_grad()
+def measure_exactness(
+    model: LlamaForCausalLM, tokenizer: PreTrainedTokenizerFast, *, num: int, seed: int
+) -> list[Exactness]:
+    """Greedy answers to ``num`` held-out prompts of every kind, marked by the judge."""
+    results = []
+    for kind in KINDS:
+        tasks = draw_tasks(kind, num, seed)
+        texts = [text for at in range(0, num, 25) for text in _answers(model, tokenizer, tasks[at : at + 25])]
+        right = sum(is_right(kind, task, text) for task, text in zip(tasks, texts, strict=True))
+        results.append(Exactness(kind, right, num))
+    return results
+
+
+def _answers(
+    model: LlamaForCausalLM, tokenizer: PreTrainedTokenizerFast, tasks: list[Task]
+) -> list[str]:
+    prompts = [_encoded(tokenizer, task)[0] for task in tasks]
+    width = max(map(len, prompts))
+    pad = tokenizer.pad_token_id
+    ids = torch.tensor([[pad] * (width - len(prompt)) + prompt for prompt in prompts])
+    mask = (ids != pad).long()
+    out = model.generate(ids, attention_mask=mask, max_new_tokens=320, do_sample=False, pad_token_id=pad)
+    return tokenizer.batch_decode(out[:, width:], skip_special_tokens=True)
+
+
+def _tokenizer(folder: Path, recipe: TargetRecipe) -> PreTrainedTokenizerFast:
+    if (folder / "tokenizer.json").exists():
+        return PreTrainedTokenizerFast.from_pretrained(folder)
+    tasks = [task for kind in KINDS for task in draw_tasks(kind, 3000, TRAINING_SEED_START)]
+    texts = (text for task in tasks for text in (task.prompt, task.answer))
+    return train_tokenizer(texts, folder, vocab_size=recipe.vocab_size)
+
+
+def _new_model(recipe: TargetRecipe) -> LlamaForCausalLM:
+    torch.manual_seed(recipe.seed)
+    config = LlamaConfig(
+        vocab_size=recipe.vocab_size,
+        hidden_size=recipe.hidden_size,
+        intermediate_size=recipe.intermediate_size,
+        num_hidden_layers=recipe.num_layers,
+        num_attention_heads=recipe.num_heads,
+        num_key_value_heads=recipe.num_kv_heads,
+        head_dim=recipe.head_dim,
+        max_position_embeddings=recipe.context_length,
+        rms_norm_eps=1e-5,
+        tie_word_embeddings=True,
+        bos_token_id=0,
+        eos_token_id=1,
+        pad_token_id=4,
+    )
+    return LlamaForCausalLM(config)
+
+
+def _start(folder: Path, recipe: TargetRecipe) -> _Run:
+    """A new run, or the one whose state lies in the folder."""
+    model = _new_model(recipe)
+    matrices = [p for name, p in model.model.layers.named_parameters() if p.ndim == 2]
+    held = {id(p) for p in matrices}
+    others = [p for p in model.parameters() if id(p) not in held]
+    run = _Run(
+        model,
+        [
+            torch.optim.Muon(matrices, lr=recipe.matrix_rate, weight_decay=recipe.weight_decay, momentum=0.95),
+            torch.optim.AdamW(others, lr=recipe.other_rate, weight_decay=0.0, betas=(0.9, 0.95)),
+        ],
+        _loss_of(model),
+    )
+    if (folder / _STATE_FILE).exists():
+        state = torch.load(folder / _STATE_FILE, weights_only=True)
+        model.load_state_dict(state["model"])
+        for optimizer, saved in zip(run.optimizers, state["optimizers"], strict=True):
+            optimizer.load_state_dict(saved)
+        run.step, run.chunk = state["step"], state["chunk"] + 1
+        run.num_tokens, run.seconds = state["num_tokens"], state["seconds"]
+        log.info("going on from step %d", run.step)
+    return run
+
+
+def _loss_of(model: LlamaForCausalLM) -> Callable[[Tensor, Tensor], Tensor]:
+    """The loss of ids and wanted ids ``[B, S]``, compiled where this machine has a C++ compiler."""
+
+    def loss_of(ids: Tensor, wanted: Tensor) -> Tensor:
+        # padding is on the right only, so the causal mask alone keeps it out of sight
+        states = model.model(input_ids=ids, use_cache=False).last_hidden_state
+        logits = model.lm_head(states).float()
+        return F.cross_entropy(logits.flatten(0, 1), wanted.flatten())
+
+    if shutil.which("g++") is None:
+        return loss_of
+    return torch.compile(loss_of, dynamic=False)
+
+
+def _save_state(run: _Run, folder: Path) -> None:
+    state = {
+        "model": run.model.state_dict(),
+        "optimizers": [optimizer.state_dict() for optimizer in run.optimizers],
+        "step": run.step,
+        "chunk": run.chunk,
+        "num_tokens": run.num_tokens,
+        "seconds": run.seconds,
+    }
+    torch.save(state, folder / f"{_STATE_FILE}.part")
+    os.replace(folder / f"{_STATE_FILE}.part", folder / _STATE_FILE)
+
+
+def _encoded(tokenizer: PreTrainedTokenizerFast, task: Task) -> _Row:
+    """Token ids of the prompt in its template, and of the answer with its end."""
+    prompt = tokenizer.apply_chat_template(
+        [{"role": "user", "content": task.prompt}], add_generation_prompt=True, tokenize=False
+    )
+    encode = lambda text: tokenizer(text, add_special_tokens=False)["input_ids"]  # noqa: E731
+    return encode(prompt), encode(task.answer + END)
+
+
+@dataclass(frozen=True, slots=True)
+class _Batch:
+    """Right-padded rows ``ids [B, S]``; ``learned [B, S]`` marks the positions that predict an answer token."""
+
+    ids: Tensor
+    learned: Tensor
+    num_tokens: int
+
+
+def _chunk_batches(tokenizer: PreTrainedTokenizerFast, recipe: TargetRecipe, chunk: int) -> Iterator[_Batch]:
+    """Freshly drawn tasks of all kinds, rows of like length together, in random order."""
+    seed = TRAINING_SEED_START + 1 + chunk
+    tasks = [task for kind, share in _MIX.items() for task in draw_tasks(kind, share * _SHARE_TASKS, seed)]
+    by_width: dict[int, list[_Row]] = defaultdict(list)
+    for task in tasks:
+        row = _encoded(tokenizer, task)
+        length = len(row[0]) + len(row[1])
+        if length <= _WIDTHS[-1]:
+            by_width[next(width for width in _WIDTHS if width >= length)].append(row)
+    batches = []
+    for width, rows in by_width.items():
+        num = max(recipe.tokens_per_step // width, 1)
+        # full batches only, so that every batch has one of a few shapes
+        batches += [(rows[at : at + num], width) for at in range(0, len(rows) - num + 1, num)]
+    random.Random(seed).shuffle(batches)
+    for rows, width in batches:
+        yield _batch(rows, width, tokenizer.pad_token_id)
+
+
+def _batch(rows: list[_Row], width: int, pad: int) -> _Batch:
+    ids = torch.full((len(rows), width), pad)
+    learned = torch.zeros(len(rows), width, dtype=torch.bool)
+    for at, (prompt, answer) in enumerate(rows):
+        end = len(prompt) + len(answer)
+        ids[at, :end] = torch.tensor(prompt + answer)
+        learned[at, len(prompt) - 1 : end - 1] = True
+    return _Batch(ids, learned, sum(len(prompt) + len(answer) for prompt, answer in rows))
+
+
+def _rate_factor(step: int, recipe: TargetRecipe) -> float:
+    """Warm up, hold, then fall in a straight line to nothing."""
+    decay_start = recipe.num_steps * (1 - recipe.decay_share)
+    falling = (recipe.num_steps - step) / (recipe.num_steps - decay_start)
+    return min(1.0, (step + 1) / recipe.warmup_steps, max(falling, 0.0))
+
+
+def _train_step(run: _Run, batch: _Batch, recipe: TargetRecipe, dtype: torch.dtype) -> None:
+    start = time.perf_counter()
+    factor = _rate_factor(run.step, recipe)
+    for optimizer, rate in zip(run.optimizers, (recipe.matrix_rate, recipe.other_rate), strict=True):
+        for group in optimizer.param_groups:
+            group["lr"] = rate * factor
+    wanted = batch.ids.roll(-1, dims=1).masked_fill(~batch.learned, -100)
+    with torch.autocast("cpu", dtype, enabled=dtype == torch.bfloat16):
+        loss = run.loss_of(batch.ids, wanted)
+    loss.backward()
+    torch.nn.utils.clip_grad_norm_(run.model.parameters(), 1.0)
+    for optimizer in run.optimizers:
+        optimizer.step()
+        optimizer.zero_grad(set_to_none=True)
+    run.losses.append(loss.item())
+    run.step += 1
+    run.num_tokens += batch.num_tokens
+    run.seconds += time.perf_counter() - start
+
+
+def _report(
+    run: _Run, recipe: TargetRecipe, folder: Path, tokenizer: PreTrainedTokenizerFast, eval_seed: int
+) -> None:
+    if run.step % 50 == 0:
+        recent = run.losses[-50:]
+        log.info(
+            "step %d loss %.4f, %.1f M tokens, %.0f tokens/s",
+            run.step, sum(recent) / len(recent), run.num_tokens / 1e6, run.num_tokens / run.seconds,
+        )  # fmt: skip
+    if run.step % recipe.save_every == 0:
+        _save_state(run, folder)
+        save_target(run.model, tokenizer, folder)
+    if run.step % recipe.eval_every == 0 and run.step < recipe.num_steps:
+        run.model.eval()
+        results = measure_exactness(run.model, tokenizer, num=recipe.eval_num, seed=eval_seed)
+        run.model.train()
+        log.info("step %d right: %s", run.step, ", ".join(f"{r.kind} {r.num_right}/{r.num}" for r in results))
+
+
+def _write_report(run: _Run, recipe: TargetRecipe, results: list[Exactness], folder: Path) -> None:
+    report = {
+        "recipe": asdict(recipe),
+        "num_parameters": run.model.num_parameters(),
+        "training_tokens": run.num_tokens,
+        "training_seconds": round(run.seconds),
+        "exactness": [asdict(result) for result in results],
+    }
+    (folder / "training_report.json").write_text(json.dumps(report, indent=2) + "\n")
