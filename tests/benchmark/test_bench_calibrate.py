@@ -1,0 +1,136 @@
+"""Calibration reads true costs off cycles; tuning picks by measurement and judges elsewhere."""
+
+from __future__ import annotations
+
+import itertools
+from collections.abc import Sequence
+
+import pytest
+from scripted_engine import ScriptedEngine
+
+from dflash.benchmark.calibrate import (
+    affordable,
+    calibrate,
+    default_widths,
+    fit_text,
+    positions,
+)
+from dflash.benchmark.tune import Measured, predict, tune
+from dflash.errors import PromptError
+from dflash.measurements import StepCosts
+from dflash.metrics import MedianInterval
+from dflash.schema import Message, Request, SamplingParams
+
+COSTS = StepCosts(
+    context_tokens=64,
+    ar_step_s=0.1,
+    draft_s={2: 0.02, 4: 0.02, 8: 0.02},
+    verify_s={2: 0.1, 4: 0.13, 8: 0.2},
+)
+POSITIONS = (0.9, 0.8, 0.7, 0.2, 0.1, 0.05, 0.0)
+
+
+def calibrated(engine: ScriptedEngine, contexts: Sequence[int] = (40, 80)) -> list[StepCosts]:
+    clock = itertools.count()
+    return list(
+        calibrate(
+            engine,
+            ["hello", "world"],
+            block_sizes=[2, 4, 8],
+            context_tokens=contexts,
+            budget_s=40.0,
+            now=lambda: next(clock) * 1.0,
+            sampling=SamplingParams(),
+        )
+    )
+
+
+def test_the_costs_are_the_engines_own_without_the_draft_prefill() -> None:
+    costs = calibrated(ScriptedEngine())
+    assert [c.context_tokens for c in costs] == [40, 80]
+    for c in costs:
+        assert c.ar_step_s == pytest.approx(0.1)
+        assert c.draft_s == pytest.approx({2: 0.02, 4: 0.02, 8: 0.02})
+        assert c.verify_s == pytest.approx({2: 0.13, 4: 0.13, 8: 0.13})
+        assert c.num_repeats > 1
+
+
+def test_prompts_are_brought_to_the_asked_length() -> None:
+    engine = ScriptedEngine()
+    for wanted in (20, 400, 5000):
+        length = len(engine.encode((Message("user", fit_text(engine, "one two three", wanted)),)))
+        assert abs(length - wanted) <= max(2, wanted // 50)
+
+
+def test_a_length_beyond_the_context_ends_the_calibration_quietly() -> None:
+    assert [c.context_tokens for c in calibrated(ScriptedEngine(too_long=60))] == [40]
+
+
+def test_answers_without_a_full_cycle_are_refused_with_the_reason() -> None:
+    with pytest.raises(PromptError, match="too short to time a cycle"):
+        calibrated(ScriptedEngine(answer=(1, 2)))
+
+
+def test_block_sizes_are_thinned_out_to_fit_the_time() -> None:
+    widths = (2, 3, 4, 6, 8, 12, 16)
+    assert affordable(widths, run_s=1.0, share_s=20.0) == widths
+    assert affordable(widths, run_s=1.0, share_s=4.0) == (2, 6, 16)
+    assert affordable(widths, run_s=1.0, share_s=2.0) == ()
+    assert default_widths(10) == (2, 3, 4, 5, 6, 8, 10)
+
+
+def test_positions_come_from_whole_answers() -> None:
+    requests = [Request((Message("user", "x"),))] * 3
+    found = positions(ScriptedEngine(), requests, block_size=8, end_s=9.0, now=lambda: 0.0)
+    # Every answer takes cycles that accept 3, 3, 3 and 2.
+    assert found == pytest.approx((1.0, 1.0, 0.75, 0.0, 0.0, 0.0, 0.0))
+
+
+def test_the_prediction_is_the_papers_equation_for_every_block_size() -> None:
+    by_block = {p.block_size: p for p in predict(COSTS, POSITIONS)}
+    assert by_block[4].tau == pytest.approx(1 + 0.9 + 0.8 + 0.7)
+    assert by_block[4].speedup == pytest.approx(0.1 * 3.4 / 0.15)
+    assert [p.block_size for p in predict(COSTS, POSITIONS)] == [4, 8, 2]
+    assert [p.block_size for p in predict(COSTS, POSITIONS[:3])] == [4, 2]
+
+
+class Table:
+    """``measure`` from a table; remembers what it was asked."""
+
+    def __init__(self, tuning: dict[int, float], judging: dict[int, float]) -> None:
+        self.results = {"tuning": tuning, "judging": judging}
+        self.asked: list[tuple[str, tuple[int, ...]]] = []
+
+    def __call__(self, which: str, block_sizes: Sequence[int]) -> dict[int, Measured]:
+        self.asked.append((which, tuple(block_sizes)))
+        found = self.results[which]
+        return {
+            b: Measured(b, MedianInterval(found[b], None, None, 1), None)
+            for b in block_sizes
+            if b in found
+        }
+
+
+def test_the_winner_is_chosen_by_measurement_on_one_set_and_reported_from_the_other() -> None:
+    measure = Table({2: 1.4, 4: 2.1, 8: 2.6}, {4: 2.0, 8: 2.2})
+    tuned = tune(predict(COSTS, POSITIONS), trained_block_size=8, measure=measure)
+    assert measure.asked == [("tuning", (2, 4, 8)), ("judging", (8,))]
+    assert (tuned.winner.block_size, tuned.winner.decode_speedup.median) == (8, 2.2)
+    assert tuned.predicted(4) == pytest.approx(0.1 * 3.4 / 0.15)
+
+
+def test_the_trained_block_is_always_run_and_judged_beside_a_smaller_winner() -> None:
+    costs = COSTS.model_copy(
+        update={"draft_s": {2: 0.1, 4: 0.1, 6: 0.1}, "verify_s": {2: 0.1, 4: 0.1, 6: 0.1}}
+    )
+    measure = Table({2: 1.0, 4: 3.0, 6: 1.0, 8: 2.0}, {4: 2.9, 8: 2.0})
+    tuned = tune(predict(costs, POSITIONS), trained_block_size=8, measure=measure)
+    assert measure.asked == [("tuning", (2, 4, 6, 8)), ("judging", (4, 8))]
+    assert [m.block_size for m in tuned.judged] == [4, 8]
+
+
+def test_nothing_measured_is_an_error_and_not_a_recommendation() -> None:
+    with pytest.raises(ValueError, match="tuning prompts"):
+        tune(predict(COSTS, POSITIONS), trained_block_size=8, measure=Table({}, {}))
+    with pytest.raises(ValueError, match="judging prompts"):
+        tune(predict(COSTS, POSITIONS), trained_block_size=8, measure=Table({8: 2.0}, {}))
