@@ -48,11 +48,11 @@ function control(label, glyph, act) {
   player.append(b);
   return b;
 }
-control("To the start", "⏮", () => seek(0));
-control("One cycle back", "‹", () => step(-1));
+control("To the start", "|◂", () => seek(0));
+control("One cycle back", "◂", () => step(-1));
 const playBtn = control("Play", "▶", () => (playing ? pause() : play()));
-control("One cycle forward", "›", () => step(1));
-control("To the end", "⏭", () => seek(duration()));
+control("One cycle forward", "▸", () => step(1));
+control("To the end", "▸|", () => seek(duration()));
 const scrub = make("input", "scrub");
 Object.assign(scrub, { type: "range", min: 0, max: 1000, value: 1000 });
 scrub.setAttribute("aria-label", "Time in the replay");
@@ -147,7 +147,7 @@ function rowNode(cycle) {
   const bar = make("span", "blk-bar");
   const d = make("i", "b-draft");
   const v = make("i", "b-verify");
-  d.style.flexGrow = cycle.ds; v.style.flexGrow = cycle.vs;
+  d.style.flexGrow = cycle.ds * 1e6; v.style.flexGrow = cycle.vs * 1e6;
   bar.append(d, v);
   tail.append(make("b", "", `+${cycle.e.length}`), bar, make("span", "blk-ms", ms(cycle.ds + cycle.vs)));
   tail.title = `draft ${ms(cycle.ds)}, verify ${ms(cycle.vs)}`;
@@ -211,6 +211,7 @@ strip.addEventListener("keydown", (e) => {
 const take = {
   run(o) {
     run = o;
+    strip.style.setProperty("--slots", o.block + 1);
     lanes[1].name.textContent = `DFlash, block ${o.block}`;
     lanes[0].text.setAttribute("aria-label", "Autoregressive: text");
     root.dataset.state = "running";
@@ -350,7 +351,7 @@ function play(fromStart) {
   if (!ended) return;
   if (fromStart === true || playhead >= duration()) playhead = 0;
   playing = true; lastTick = performance.now();
-  playBtn.textContent = "⏸"; playBtn.setAttribute("aria-label", "Pause"); playBtn.title = "Pause";
+  playBtn.textContent = "❚❚"; playBtn.setAttribute("aria-label", "Pause"); playBtn.title = "Pause";
   requestAnimationFrame(tick);
 }
 function pause() {

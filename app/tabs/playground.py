@@ -76,7 +76,9 @@ def _top_line() -> dict[str, Any]:
         pair = gr.Dropdown(
             pair_choices(), value=DEFAULT_PAIR, label="Model pair", scale=2, elem_id="pair"
         )
-        card = gr.HTML(pair_card(DEFAULT_PAIR), apply_default_css=False, elem_id="pair-card")
+        card = gr.HTML(
+            pair_card(DEFAULT_PAIR), apply_default_css=False, elem_id="pair-card", min_width=280
+        )
     with gr.Group(visible=False) as own, gr.Row():
         target = gr.Textbox(label="Target: folder or hub id", placeholder="Qwen/Qwen3-4B")
         draft = gr.Textbox(label="Draft: folder or hub id", placeholder="z-lab/Qwen3-4B-DFlash-b16")
@@ -159,5 +161,8 @@ def _charts() -> tuple[gr.Plot | gr.HTML, ...]:
 
 
 def _chart(title: str) -> tuple[gr.Plot, gr.HTML]:
-    plot = gr.Plot(label=title, visible=False, elem_classes="chart")
+    gr.HTML(f'<h3 class="chart-title">{title}</h3>', apply_default_css=False)
+    plot = gr.Plot(
+        label=title, show_label=False, container=False, visible=False, elem_classes="chart"
+    )
     return plot, gr.HTML(apply_default_css=False)
