@@ -212,3 +212,9 @@ class Recommendation:
     findings: tuple[Finding, ...]
     exports: dict[str, str]  # engine -> command
     inputs: dict[str, Any] = field(default_factory=dict)  # as given, so that a file reopens
+    training: dict[str, Any] | None = None  # train mode: draft depth, size, expected cost
+    curve: tuple[dict[str, Any], ...] = ()  # predicted speedup by block size, for a chart
+    target_name: str | None = None
+    draft_name: str | None = None  # None while the draft is yet to be trained
+    draft_config: dict[str, Any] | None = None  # a config.json to write, where that is legitimate
+    export_notes: dict[str, tuple[str, ...]] = field(default_factory=dict)  # what they cannot say

@@ -1,0 +1,214 @@
+"""From what was typed to a situation: reads the files named, the catalogue, the measurements.
+
+Knows where things are found; knows no rule and no formula. Raises ``DFlashError`` children, each
+fit for one line.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field, replace
+from pathlib import PurePath
+from typing import Any
+
+from advisor import sources
+from advisor.catalog import hardware_named, load_hardware
+from advisor.known import draft_from_facts
+from advisor.measured import Measured, from_files, from_store
+from advisor.published import Known, completed, find_known, published
+from advisor.schema import (
+    DraftSpec,
+    EngineName,
+    Finding,
+    Hardware,
+    Mode,
+    Policy,
+    TargetSpec,
+    Task,
+    TokenizerSpec,
+    Workload,
+)
+from advisor.situation import AssumedDepth, Published, Situation
+from dflash.device import detect
+
+# Depth of the published targets by size, for when only a parameter count is given. A test holds
+# this against presets/pairs/, which has the sources.
+PUBLISHED_DEPTHS = (
+    (0.5e9, 24, "Qwen2.5-0.5B"),
+    (1.2e9, 16, "LFM2.5-1.2B"),
+    (4e9, 36, "Qwen3-4B"),
+    (8e9, 36, "Qwen3-8B"),
+    (27e9, 64, "Qwen3.5-27B"),
+    (35e9, 40, "Qwen3.5-35B-A3B"),
+    (122e9, 48, "Qwen3.5-122B-A10B"),
+)
+
+
+@dataclass(frozen=True, slots=True)
+class Request:
+    """What a person, a page or an agent asks the advisor. Everything may be left out."""
+
+    params: int | None = None
+    prompt_tokens: int | None = None
+    max_new_tokens: int | None = None
+    target: str | None = None
+    draft: str | None = None
+    tokenizer: str | None = None
+    hardware: str | None = None
+    task: Task | None = None
+    concurrency: int = 1
+    temperature: float = 0.0
+    mode: Mode | None = None
+    policy: Policy = "evidence"
+    engine: EngineName | None = None
+    tau_per_position: str | None = None
+    tau: float | None = None
+    tau_block_size: int | None = None
+    costs: str | None = None
+
+    def as_given(self) -> dict[str, Any]:
+        """The fields that were set, for the file that reopens."""
+        fields = {name: getattr(self, name) for name in self.__slots__}
+        return {name: value for name, value in fields.items() if value is not None}
+
+
+@dataclass(frozen=True, slots=True)
+class Gathered:
+    """The situation, and what reading the files already found wrong."""
+
+    situation: Situation
+    findings: tuple[Finding, ...] = field(default=())
+
+
+def gather(request: Request) -> Gathered:
+    """Read everything the request names and put it into one situation."""
+    findings: list[Finding] = []
+    draft = _draft(request, findings)
+    target = _target(request, findings)
+    tokenizer = _tokenizer(request, findings)
+    known = find_known(draft, target)
+    if known is not None:
+        target = completed(target, known.pair)
+        if draft is None and request.mode != "train":
+            draft = draft_from_facts(known.pair)
+    mode = request.mode or _implied_mode(request, draft)
+    hardware = _hardware(request.hardware)
+    measured = _measured(request, known, target, draft)
+    situation = Situation(
+        mode=mode,
+        policy=request.policy,
+        workload=Workload(
+            task=request.task,
+            prompt_tokens=request.prompt_tokens,
+            output_tokens=request.max_new_tokens,
+            concurrency=request.concurrency,
+            temperature=request.temperature,
+        ),
+        num_params=request.params,
+        target=target,
+        draft=draft if mode == "serve" else None,
+        tokenizer=tokenizer,
+        hardware=hardware,
+        engine=request.engine,
+        published=_published(request, known),
+        assumed_depth=_assumed_depth(request.params),
+        tau=request.tau,
+        tau_block_size=request.tau_block_size,
+        inputs=request.as_given(),
+        costs=measured.costs,
+        tau_per_position=measured.tau_per_position,
+        tuned=measured.tuned,
+    )
+    return Gathered(situation, tuple(findings))
+
+
+def _draft(request: Request, findings: list[Finding]) -> DraftSpec | None:
+    if request.draft is None:
+        return None
+    reading = sources.load_draft(request.draft)
+    findings.extend(reading.findings)
+    return replace(reading.spec, name=reading.spec.name or _folder(request.draft))
+
+
+def _target(request: Request, findings: list[Finding]) -> TargetSpec | None:
+    if request.target is None:
+        return None
+    reading = sources.load_target(request.target)
+    findings.extend(reading.findings)
+    return replace(reading.spec, name=reading.spec.name or _folder(request.target))
+
+
+def _folder(text: str) -> str:
+    """What an engine would be given: the folder that holds a config.json."""
+    path = PurePath(text)
+    return str(path.parent) if path.name == "config.json" else text
+
+
+def _tokenizer(request: Request, findings: list[Finding]) -> TokenizerSpec | None:
+    if request.tokenizer is not None:
+        reading = sources.load_tokenizer(request.tokenizer)
+    elif request.target is not None:
+        beside = sources.tokenizer_beside(request.target)
+        if beside is None:
+            return None
+        reading = beside
+    else:
+        return None
+    findings.extend(reading.findings)
+    return reading.spec
+
+
+def _implied_mode(request: Request, draft: DraftSpec | None) -> Mode:
+    """A draft, or measurements of one, means serving; nothing to serve means training."""
+    measured = request.costs or request.tau_per_position or request.tau is not None
+    return "serve" if draft is not None or measured else "train"
+
+
+def _hardware(text: str | None) -> Hardware | None:
+    """The machine named, or for "auto" this one, matched to a preset by what it calls itself."""
+    if text is None:
+        return None
+    if text != "auto":
+        return load_hardware(text).hardware()
+    machine = detect()
+    name = machine.gpus[0].name if machine.gpus else machine.apple_chip or machine.cpu_model
+    preset = hardware_named(name) if name else None
+    if preset is None:
+        # Without a preset nothing but memory is known, and nothing is made up.
+        return Hardware("auto", machine.title, machine.memory_bytes, None, kind=machine.kind)
+    found = preset.hardware()
+    if machine.gpus:
+        return replace(found, num_devices=len(machine.gpus), name=machine.title)
+    return replace(found, memory_bytes=machine.memory_bytes or found.memory_bytes)
+
+
+def _assumed_depth(params: int | None) -> AssumedDepth | None:
+    if params is None:
+        return None
+    _, layers, name = min(
+        PUBLISHED_DEPTHS, key=lambda row: max(row[0], params) / min(row[0], params)
+    )
+    return AssumedDepth(layers, name)
+
+
+def _published(request: Request, known: Known | None) -> Published | None:
+    if known is None:
+        return None
+    return published(known, task=request.task, temperature=request.temperature)
+
+
+def _measured(
+    request: Request, known: Known | None, target: TargetSpec | None, draft: DraftSpec | None
+) -> Measured:
+    """The files given, else this machine's own measurements of this pair, else nothing."""
+    if request.costs or request.tau_per_position or request.tau is not None:
+        return from_files(request.costs, request.tau_per_position)
+    is_here = request.hardware in (None, "auto") and request.concurrency == 1
+    if not is_here or draft is None:
+        return Measured()
+    return from_store(
+        pair_id=known.pair.id if known else None,
+        target_id=target.name if target else None,
+        draft_id=draft.name,
+        task=request.task,
+        prompt_tokens=request.prompt_tokens,
+    )

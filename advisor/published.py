@@ -1,0 +1,111 @@
+"""What the catalogue knows about the pair at hand. Knows presets; knows no formula.
+
+A pair is found by the draft's name or verifier, else by the target's name.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+from statistics import median
+
+from advisor.catalog import PublishedResult, match_draft, match_target, published_results
+from advisor.known import target_from_facts, target_names
+from advisor.schema import DraftSpec, TargetSpec, Task
+from advisor.situation import Published, TauBand
+from dflash.presets import DraftFacts, PairPreset
+
+SAMPLED_TAU_SHARE = 0.85  # paper, Table 1: DFlash keeps 0.84-0.87 of its tau at temperature 1
+
+
+@dataclass(frozen=True, slots=True)
+class Known:
+    """The catalogue's pair, and the revision of its draft that is meant."""
+
+    pair: PairPreset
+    facts: DraftFacts
+
+
+def find_known(draft: DraftSpec | None, target: TargetSpec | None) -> Known | None:
+    """The catalogue's pair for this draft, or for this target when no draft was given."""
+    if draft is not None:
+        named = (
+            draft
+            if draft.target_name or target is None
+            else replace(draft, target_name=target.name)
+        )
+        match = match_draft(named)
+        return Known(match.pair, match.facts) if match else None
+    found = match_target(target.name) if target else ()
+    return Known(found[0], found[0].draft) if found else None
+
+
+def completed(target: TargetSpec | None, pair: PairPreset) -> TargetSpec:
+    """The target as read, with the sizes that only the catalogue has."""
+    known = target_from_facts(pair)
+    if target is None:
+        return known
+    shape = target.shape
+    return replace(
+        target,
+        shape=replace(
+            shape,
+            num_params=shape.num_params or known.shape.num_params,
+            num_active_params=shape.num_active_params or known.shape.num_active_params,
+        ),
+    )
+
+
+def published(known: Known, *, task: Task | None, temperature: float) -> Published:
+    """What the catalogue says that bears on this task and temperature."""
+    pair, draft = known.pair, known.facts
+    kinds = draft.layer_types
+    return Published(
+        pair_id=pair.id,
+        title=pair.title,
+        source=draft.source[0],
+        target_name=next(iter(target_names(pair.target)), None),
+        draft_name=draft.hub_id or draft.path or pair.draft.hub_id,
+        block_size=draft.block_size,
+        target_layer_ids=draft.target_layer_ids,
+        mask_token_id=draft.mask_token_id,
+        sliding_window=draft.sliding_window,
+        full_attention=set(kinds) == {"full_attention"} if kinds else None,
+        tau_band=_band(known, task, temperature),
+    )
+
+
+def _band(known: Known, task: Task | None, temperature: float) -> TauBand | None:
+    """The published tau for this kind of text: median, lowest and highest of its rows."""
+    results = _results(known, task, temperature)
+    blocks = [_block_of(known, result) for result in results]
+    block = next((b for b in blocks if b is not None), None)
+    if block is None:
+        return None
+    taus = sorted(
+        r.row.tau for r, b in zip(results, blocks, strict=True) if b == block and r.row.tau
+    )
+    share, remark = 1.0, ""
+    if temperature > 0 and not any(r.table.temperature for r in results):
+        share, remark = SAMPLED_TAU_SHARE, f", times {SAMPLED_TAU_SHARE} for sampling"
+    value, low, high = (max(1.0, share * tau) for tau in (median(taus), taus[0], taus[-1]))
+    text = task if any(r.row.task == task for r in results) else None
+    basis = (
+        f"published tau for {text or 'text of all kinds'} at block size {block}{remark} "
+        f"({results[0].table.source[0]})"
+    )
+    return TauBand(value, low, high, block, basis)
+
+
+def _results(known: Known, task: Task | None, temperature: float) -> list[PublishedResult]:
+    """The rows nearest to what is asked: this task and temperature, else less and less of it."""
+    narrowings = ((task, temperature), (task, None), (None, temperature), (None, None))
+    for kind, warmth in narrowings:
+        found = published_results(known.pair, task=kind, temperature=warmth)
+        rows = [r for r in found if r.row.tau is not None and _block_of(known, r)]
+        if rows:
+            return rows
+    return []
+
+
+def _block_of(known: Known, result: PublishedResult) -> int | None:
+    return result.table.block_size or known.facts.block_size

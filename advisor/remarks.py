@@ -1,0 +1,109 @@
+"""What an answer must say beside its numbers. The config doctor's rules stand elsewhere.
+
+Each remark is one function that returns findings; none of them changes the answer.
+"""
+
+from __future__ import annotations
+
+from advisor import cost
+from advisor.predict import Outlook, Prediction
+from advisor.schema import Finding, Knob
+from advisor.situation import Situation
+
+NOTABLE_GAIN = 1.10  # how much better a modelled block must be to be worth a remark
+MEMORY_SHARE = 0.95  # of a machine's memory that a pair can use
+
+
+def beyond_trained(situation: Situation, view: Outlook) -> list[Finding]:
+    """Block sizes that were measured but that the draft was not trained for."""
+    if not view.beyond_trained:
+        return []
+    blocks = ", ".join(str(block) for block in view.beyond_trained)
+    trained = situation.trained_block_size
+    return [
+        Finding(
+            "block-size.above-trained",
+            "warning",
+            "block_size",
+            f"The costs also cover block sizes {blocks}, but the draft was trained at {trained}.",
+            f"They are left out: engines clamp or refuse more than {trained}.",
+            "https://github.com/noonghunna/club-3090/issues/759",
+        )
+    ]
+
+
+def rising_acceptance(situation: Situation) -> list[Finding]:
+    """Acceptance by position that cannot be unconditional."""
+    rates = situation.tau_per_position or ()
+    for k, (before, after) in enumerate(zip(rates, rates[1:], strict=False), start=2):
+        if after > before:
+            return [
+                Finding(
+                    "acceptance.rising",
+                    "warning",
+                    "tau_per_position",
+                    f"Position {k} is accepted more often ({after:g}) than position {k - 1} "
+                    f"({before:g}), which unconditional acceptance cannot be.",
+                    "Count a position as accepted only when all before it were too.",
+                )
+            ]
+    return []
+
+
+def faster_predicted(view: Outlook, knob: Knob, chosen: Prediction | None) -> list[Finding]:
+    """A block size that the model expects to be clearly faster than the one on a higher rung."""
+    best = view.best
+    if best is None or chosen is None or best.speedup is None or chosen.speedup is None:
+        return []
+    if knob.rung in ("measured", "modelled") or best.speedup < NOTABLE_GAIN * chosen.speedup:
+        return []
+    return [
+        Finding(
+            "block-size.faster-predicted",
+            "note",
+            "block_size",
+            f"The cost model expects {best.speedup:.2f}x at block size {best.block_size} and "
+            f"{chosen.speedup:.2f}x at {chosen.block_size}.",
+            "Measure both: python -m dflash.benchmark --tune.",
+            best.basis,
+        )
+    ]
+
+
+def assumed_depth(situation: Situation, knob: Knob) -> list[Finding]:
+    """Taps that rest on the depth of another target of that size."""
+    assumed = situation.assumed_depth
+    if assumed is None or situation.num_layers or "assumed" not in knob.reason:
+        return []
+    return [
+        Finding(
+            "target.depth-assumed",
+            "note",
+            "target_layer_ids",
+            f"The target's depth was not given; {assumed.num_layers} layers are assumed, as "
+            f"{assumed.target} has. Targets of one size differ in depth.",
+            "Give --target to get the layers of the real one.",
+        )
+    ]
+
+
+def does_not_fit(situation: Situation, memory: cost.MemoryNeed | None) -> list[Finding]:
+    """More memory than the machine has."""
+    hardware = situation.hardware
+    if memory is None or hardware is None or not hardware.memory_bytes:
+        return []
+    have = hardware.memory_bytes * hardware.num_devices
+    if memory.total <= have * MEMORY_SHARE:
+        return []
+    known = situation.target is not None and memory.complete
+    return [
+        Finding(
+            "memory.does-not-fit",
+            "error" if known else "warning",
+            "memory",
+            f"The pair needs about {memory.total / 1e9:.1f} GB; {hardware.name} has "
+            f"{have / 1e9:.1f} GB.",
+            "Use a quantised target, a shorter context, or fewer sequences at once.",
+            "weights, both caches, taps and one block of logits",
+        )
+    ]

@@ -1,0 +1,95 @@
+"""Is it worth it, and why not otherwise: the verdict in one line, and what each loser lost by.
+
+Knows predictions; knows no cost and no file.
+"""
+
+from __future__ import annotations
+
+from advisor.predict import Outlook, Prediction
+from advisor.schema import Alternative, Knob, Verdict
+
+WORTH_IT = 1.05  # below this a gain drowns in run-to-run noise
+
+
+def verdict(view: Outlook, knob: Knob, chosen: Prediction | None) -> tuple[Verdict, str]:
+    """Use, try or off, with the reason in one line."""
+    best = view.best
+    if best is None or best.speedup is None:
+        return "try", _unknown_headline(view, knob)
+    if max(row.high or 0.0 for row in view.rows) <= 1 or (knob.value == 1 and best.speedup <= 1):
+        return "off", _off_headline(best)
+    at = chosen if chosen and chosen.speedup is not None else best
+    assert at.speedup is not None and at.low is not None
+    gain = f"{at.speedup:.2f}x at block size {at.block_size}"
+    if at.speedup <= 1:
+        return "try", (
+            f"Not at block size {at.block_size} ({at.speedup:.2f}x); block size "
+            f"{best.block_size} is expected to give {best.speedup:.2f}x. Measure it."
+        )
+    if at.low > WORTH_IT:
+        return "use", f"Use DFlash: {gain} ({at.source})."
+    if at.low == at.high:
+        return "try", f"A small gain: {gain} ({at.source}), about what runs differ by."
+    return "try", f"Probably worth it: {gain}, between {at.low:.2f}x and {at.high:.2f}x."
+
+
+def _off_headline(best: Prediction) -> str:
+    where = f"block size {best.block_size}"
+    if best.tau is None or best.break_even_tau is None:
+        return f"DFlash is not worth it here: at best {best.speedup:.2f}x, at {where}."
+    return (
+        f"DFlash is not worth it here: at {where} it would need {best.break_even_tau:.2f} tokens "
+        f"per cycle and gets {best.tau.value:.2f}."
+    )
+
+
+def _unknown_headline(view: Outlook, knob: Knob) -> str:
+    rows = [row for row in view.rows if row.break_even_tau is not None]
+    row = view.at(knob.value) or (rows[-1] if rows else None)
+    if row is not None and row.break_even_tau is not None:
+        return (
+            f"Worth it above {row.break_even_tau:.2f} tokens per cycle at block size "
+            f"{row.block_size}; acceptance is not known."
+        )
+    return "The speedup is not known: it needs a machine (--hardware) and acceptance (--tau)."
+
+
+def alternatives(view: Outlook, knob: Knob, chosen: Prediction | None) -> tuple[Alternative, ...]:
+    """The block sizes that were not chosen, plain decoding first, each with its reason."""
+    rows = [
+        Alternative(row.block_size, row.speedup, _why_lost(row, knob, chosen))
+        for row in view.rows
+        if row.block_size != knob.value
+    ]
+    if view.best is not None and knob.value != 1:
+        gained = chosen.speedup if chosen and chosen.speedup else view.best.speedup
+        rows.insert(0, Alternative(1, 1.0, f"plain decoding; {gained:.2f}x is expected instead"))
+    above = [
+        Alternative(block, None, "above the block size the draft was trained at")
+        for block in view.beyond_trained
+    ]
+    return (*rows, *above)
+
+
+def _why_lost(row: Prediction, knob: Knob, chosen: Prediction | None) -> str:
+    if row.speedup is None:
+        return f"needs tau above {row.break_even_tau:.2f}; acceptance is not known"
+    if knob.value == 1:
+        return f"{row.speedup:.2f}x: no faster than plain decoding"
+    if chosen is None or chosen.speedup is None:
+        return f"{row.speedup:.2f}x predicted; the {knob.rung} rung stands above it"
+    if row.speedup > chosen.speedup:
+        return (
+            f"{row.speedup:.2f}x predicted, above {chosen.speedup:.2f}x; but the {knob.rung} rung "
+            "stands above a prediction: measure it"
+        )
+    return f"{row.speedup:.2f}x against {chosen.speedup:.2f}x: {_trade(row, chosen)}"
+
+
+def _trade(row: Prediction, chosen: Prediction) -> str:
+    if None in (row.tau, chosen.tau, row.break_even_tau, chosen.break_even_tau):
+        return "slower when measured"
+    assert row.tau and chosen.tau and row.break_even_tau and chosen.break_even_tau
+    tokens = row.tau.value / chosen.tau.value - 1
+    cycle = row.break_even_tau / chosen.break_even_tau - 1
+    return f"{tokens:+.0%} tokens per cycle for {cycle:+.0%} time per cycle"
