@@ -30,6 +30,7 @@ from advisor.safetensors_header import read_weights_header
 from advisor.tokenizer import TokenizerReading, read_tokenizer
 from advisor.values import plain
 from dflash.errors import CheckpointError
+from dflash.presets import PRESETS
 
 _MAX_CONFIG_BYTES = 16 * 1024 * 1024
 _MAX_TOKENIZER_BYTES = 64 * 1024 * 1024
@@ -51,9 +52,9 @@ def load_draft(text: str) -> DraftReading:
     path = _existing(text)
     if path is None:
         pairs = pairs_with_draft(text)
-        if pairs:
-            return DraftReading(draft_from_facts(pairs[0]))
-        path = _from_hub(text)
+        path = _embedded(pairs[0].draft.path) if pairs else _from_hub(text)
+    if path is None:
+        return DraftReading(draft_from_facts(pairs[0]))
     files = _read_path(path, draft=True)
     return read_draft(
         files.raw, name=files.name or _hub_name(text), tensor_shapes=files.tensor_shapes
@@ -65,9 +66,9 @@ def load_target(text: str) -> TargetReading:
     path = _existing(text)
     if path is None:
         pairs = pairs_with_target(text)
-        if pairs:
-            return TargetReading(target_from_facts(pairs[0]))
-        path = _from_hub(text)
+        path = _embedded(pairs[0].target.path) if pairs else _from_hub(text)
+    if path is None:
+        return TargetReading(target_from_facts(pairs[0]))
     files = _read_path(path, draft=False)
     return read_target(
         files.raw, name=files.name or _hub_name(text), tensor_shapes=files.tensor_shapes
@@ -101,6 +102,12 @@ def _existing(text: str) -> Path | None:
         return path if path.exists() else None
     except (OSError, ValueError, RuntimeError):  # too long, NUL inside, unknown user after ~
         return None
+
+
+def _embedded(relative: str | None) -> Path | None:
+    """Return the folder of a model that ships with this project, where it is there."""
+    folder = PRESETS.parent / relative if relative else None
+    return folder if folder is not None and (folder / "config.json").is_file() else None
 
 
 def _read_path(path: Path, *, draft: bool) -> _Files:
