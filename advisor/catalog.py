@@ -14,7 +14,7 @@ from typing import Annotated, Literal, TypeVar
 
 from pydantic import Field
 
-from advisor.known import pairs_with_draft, pairs_with_target, same_model
+from advisor.known import pairs_with_draft, pairs_with_target
 from advisor.schema import DraftSpec, Hardware, Task, Workload
 from dflash.presets import (
     PRESETS,
@@ -186,7 +186,8 @@ def match_draft(spec: DraftSpec) -> DraftMatch | None:
     if named:
         return _closest(spec, named, "name")
     found = _closest(spec, pairs_with_target(spec.target_name), "verifier")
-    return found if found and found.agrees and spec.target_layer_ids else None
+    sure = found and found.agrees and found.facts.target_layer_ids == spec.target_layer_ids
+    return found if sure and spec.target_layer_ids else None
 
 
 def _closest(
@@ -250,10 +251,3 @@ def published_results(
         for row in table.rows
         if task is None or row.task == task
     )
-
-
-def same_target(pair: PairPreset, name: str | None) -> bool:
-    """Whether ``name`` is the very model this pair's draft was trained for."""
-    target = pair.target
-    known = (target.hub_id, target.path, *target.aliases)
-    return any(same_model(name, other) for other in known)

@@ -23,6 +23,9 @@ def same_model(name: str | None, other: str | None) -> bool:
     if not name or not other:
         return False
     ours, theirs = _name_parts(name), _name_parts(other)
+    for shipped, given in ((ours, theirs), (theirs, ours)):
+        if shipped[0] == "presets":  # its folders are called draft and target, as many others are
+            return given[-len(shipped) :] == shipped
     if len(ours) > 1 and len(theirs) > 1 and not (_is_path(name) or _is_path(other)):
         return ours[-2:] == theirs[-2:]
     return ours[-1] == theirs[-1]
