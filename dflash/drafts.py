@@ -12,6 +12,7 @@ import torch
 from torch import nn
 
 from dflash.errors import PairError
+from dflash.fit import check_fit
 from dflash.lean import LeanDraft
 from dflash.model import DFlashDraftModel, DraftCache
 from dflash.schema import SamplingParams
@@ -57,25 +58,14 @@ def open_draft(model: DFlashDraftModel, target: nn.Module) -> Draft:
 def check_pair(model: DFlashDraftModel, target: nn.Module) -> None:
     """Refuse a draft that cannot work with this target. Raises ``PairError``."""
     config = target.config.get_text_config(decoder=True)
-    wanted, found = model.config.num_target_layers, config.num_hidden_layers
-    if wanted is not None and wanted != found:
-        raise PairError(
-            f"this draft is for a {wanted}-layer target; the one you chose has {found} layers.",
-            "Use the target named on the draft's model card.",
-        )
-    if model.config.hidden_size != config.hidden_size:
-        raise PairError(
-            f"this draft has hidden size {model.config.hidden_size} and the target "
-            f"{config.hidden_size}.",
-            "Use the target named on the draft's model card.",
-        )
-    num_rows = target.get_input_embeddings().weight.shape[0]
-    if model.mask_token_id is None or not 0 <= model.mask_token_id < num_rows:
-        raise PairError(
-            f"mask_token_id {model.mask_token_id} is outside the target's {num_rows} embedding "
-            "rows.",
-            "Use the id the draft was trained with.",
-        )
+    check_fit(
+        wanted_layers=model.config.num_target_layers,
+        target_layers=config.num_hidden_layers,
+        draft_hidden=model.config.hidden_size,
+        target_hidden=config.hidden_size,
+        mask_token_id=model.mask_token_id,
+        embedding_rows=target.get_input_embeddings().weight.shape[0],
+    )
 
 
 class LeanDraftRunner:

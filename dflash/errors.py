@@ -40,3 +40,7 @@ class TraceError(DFlashError):
 
 class PromptError(DFlashError):
     """A data set or a file of prompts cannot be used."""
+
+
+class BlockSizeError(DFlashError, ValueError):
+    """A block size that the draft was not trained for."""

@@ -14,9 +14,9 @@ from typing import Any
 import torch
 from torch import nn
 
+from dflash.budget import check_block_size, cut_at_stop, token_budget
 from dflash.clock import LaneClock
 from dflash.drafts import Draft, open_draft
-from dflash.errors import EngineError
 from dflash.metrics import spec_stats
 from dflash.model import DFlashDraftModel
 from dflash.schema import Cycle, Event, Finished, FinishReason, Prefilled, SamplingParams
@@ -71,7 +71,7 @@ def decode(
         run.rollback(len(proposal.ids) - verdict.num_accepted)
         if hidden is not None:
             hidden = hidden[:, : verdict.num_accepted + 1]
-        emitted = _cut_at_stop(verdict.target_ids[: verdict.num_accepted + 1], stop_ids)
+        emitted = cut_at_stop(verdict.target_ids[: verdict.num_accepted + 1], stop_ids)
         verify_s = clock.lap()
         anchor = emitted[-1]
         num_output += len(emitted)
@@ -86,31 +86,11 @@ def decode(
     yield Finished(clock.elapsed_s, reason, num_output, spec, _peak_memory(target.device))
 
 
-def token_budget(num_prompt_tokens: int, max_new_tokens: int, context_length: int) -> int:
-    """How many tokens may be generated. Raises ``EngineError`` when the prompt is too long."""
-    room = context_length - num_prompt_tokens
-    if num_prompt_tokens == 0:
-        raise EngineError("the prompt has no tokens.", "Type something to answer.")
-    if room < 1:
-        raise EngineError(
-            f"the prompt has {num_prompt_tokens} tokens and this model's context is "
-            f"{context_length}.",
-            f"Shorten it to at most {context_length - 1} tokens.",
-        )
-    return min(max_new_tokens, room)
-
-
 def _generator(sampling: SamplingParams, device: torch.device) -> torch.Generator | None:
     """The run's own randomness; greedy decoding needs none."""
     if sampling.temperature == 0:
         return None
     return torch.Generator(device=device).manual_seed(sampling.seed)
-
-
-def _cut_at_stop(ids: tuple[int, ...], stop_ids: frozenset[int]) -> tuple[int, ...]:
-    """Keep ids up to and including the first stop token."""
-    end = next((i for i, token in enumerate(ids) if token in stop_ids), len(ids) - 1)
-    return ids[: end + 1]
 
 
 def _peak_memory(device: torch.device) -> int | None:
@@ -153,8 +133,9 @@ def dflash_generate(
     """
     if input_ids.dim() != 2 or input_ids.shape[0] != 1:
         raise ValueError(f"input_ids must have shape [1, S], got {list(input_ids.shape)}")
-    size = draft.block_size if block_size is None else block_size
-    check_block_size(size, draft.block_size)
+    size = check_block_size(
+        draft.block_size if block_size is None else block_size, draft.block_size
+    )
     stops = stop_ids_of(target) if stop_token_ids is None else frozenset(stop_token_ids)
     events = list(
         decode(
@@ -168,17 +149,6 @@ def dflash_generate(
         )
     )
     return _stats(events, input_ids) if return_stats else _stats(events, input_ids).output_ids
-
-
-def check_block_size(block_size: int | None, trained: int | None) -> None:
-    """Refuse a block the draft was not trained for. Raises ``ValueError`` with the range."""
-    if block_size is None:
-        raise ValueError("the draft config names no block_size; pass block_size=...")
-    if block_size < 1 or (trained is not None and block_size > trained):
-        raise ValueError(
-            f"block_size must be 1 to {trained} (1 turns drafting off, {trained} is what the "
-            f"draft was trained with), got {block_size}"
-        )
 
 
 def _stats(events: list[Event], input_ids: torch.LongTensor) -> GenerationStats:

@@ -7,7 +7,6 @@ Knows no page and no advice.
 from __future__ import annotations
 
 import contextlib
-import dataclasses
 from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
@@ -16,15 +15,16 @@ import torch
 import transformers
 from transformers import AutoModelForCausalLM, AutoTokenizer
 
-from dflash.detokenize import Detokenizer
 from dflash.drafts import Draft, open_draft
 from dflash.errors import CheckpointError, EngineError
-from dflash.generate import check_block_size, decode
+from dflash.budget import check_block_size
+from dflash.generate import decode
 from dflash.model import DFlashDraftModel, load_draft
 from dflash.pairs import ensure_local, resolve_pair
-from dflash.schema import Cycle, EngineInfo, Event, Message, ModelPair, Prefilled, Request
+from dflash.schema import EngineInfo, Event, Message, ModelPair, Request
 from dflash.stops import stop_token_ids
 from dflash.targets import Target, open_target, text_config
+from dflash.text import Detokenizer, encode_chat, with_text
 
 Progress = Callable[[str, float | None], None]
 
@@ -77,16 +77,11 @@ class TorchEngine:
 
     def stream(self, request: Request) -> Iterator[Event]:
         """See ``Engine.stream``. Raises ``EngineError`` for a block the draft cannot draw."""
-        ids = self.encode(
-            request.messages, enable_thinking=request.sampling.enable_thinking
-        )
+        ids = self.encode(request.messages, enable_thinking=request.sampling.enable_thinking)
         if request.block_size > 1:
             if self.draft is None:
                 raise EngineError("no draft is loaded.", "Set block size 1, or choose a pair.")
-            try:
-                check_block_size(request.block_size, self.trained_block_size)
-            except ValueError as error:
-                raise EngineError(f"{error}.") from error
+            check_block_size(request.block_size, self.trained_block_size)
         detokenizer = Detokenizer(self.tokenizer)
         events = decode(
             self.target,
@@ -99,17 +94,11 @@ class TorchEngine:
         )
         with contextlib.closing(events), _out_of_memory(self._device):
             for event in events:
-                yield _with_text(event, detokenizer)
+                yield with_text(event, detokenizer)
 
     def encode(self, messages: tuple[Message, ...], *, enable_thinking: bool = False) -> list[int]:
-        """See ``Engine.encode``. Tokenises the rendered chat in one go, so no BOS is doubled."""
-        turns = [dataclasses.asdict(m) for m in messages]
-        if self.tokenizer.chat_template is None:
-            return self.tokenizer(messages[-1].content)["input_ids"]
-        rendered = self.tokenizer.apply_chat_template(
-            turns, add_generation_prompt=True, enable_thinking=enable_thinking
-        )
-        return list(rendered["input_ids"])
+        """See ``Engine.encode``."""
+        return encode_chat(self.tokenizer, messages, enable_thinking=enable_thinking)
 
     def decode(self, ids: list[int]) -> str:
         """See ``Engine.decode``."""
@@ -163,13 +152,3 @@ def _out_of_memory(device: torch.device) -> Iterator[None]:
             f"the run did not fit in the memory of {device_name(device)}.",
             "Use a shorter prompt, fewer new tokens or a smaller block size.",
         ) from error
-
-
-def _with_text(event: Event, detokenizer: Detokenizer) -> Event:
-    """Fill in the text of the ids an event brings."""
-    if isinstance(event, Prefilled):
-        return dataclasses.replace(event, piece=detokenizer.add(event.token_id))
-    if isinstance(event, Cycle):
-        pieces = tuple(detokenizer.add(i) for i in event.emitted_ids)
-        return dataclasses.replace(event, pieces=pieces)
-    return event

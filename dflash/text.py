@@ -1,4 +1,4 @@
-"""Token ids to text, one id at a time. Knows a tokenizer; never cuts a character in half.
+"""Messages to token ids and back, one id at a time. Knows tokenizers; no model and no clock.
 
 The pieces of a run, joined, are exactly the decoded output: a piece stays '' while the bytes of
 a character are still arriving, and the id that completes it carries the whole character.
@@ -6,7 +6,10 @@ a character are still arriving, and the id that completes it carries the whole c
 
 from __future__ import annotations
 
+import dataclasses
 from typing import Any
+
+from dflash.schema import Cycle, Event, Message, Prefilled
 
 _UNFINISHED = "\ufffd"  # what decoding shows for bytes that are not a whole character yet
 
@@ -36,3 +39,29 @@ class Detokenizer:
         return self._tokenizer.decode(
             ids, skip_special_tokens=False, clean_up_tokenization_spaces=False
         )
+
+
+def encode_chat(
+    tokenizer: Any, messages: tuple[Message, ...], *, enable_thinking: bool = False
+) -> list[int]:
+    """The prompt's token ids through the chat template, rendered and tokenised in one go so that
+    no BOS is doubled (OpenRLHF issue #393). Without a template the last message is the prompt."""
+    if tokenizer.chat_template is None:
+        return list(tokenizer(messages[-1].content)["input_ids"])
+    rendered = tokenizer.apply_chat_template(
+        [dataclasses.asdict(m) for m in messages],
+        add_generation_prompt=True,
+        enable_thinking=enable_thinking,
+        return_dict=True,
+    )
+    return list(rendered["input_ids"])
+
+
+def with_text(event: Event, detokenizer: Detokenizer) -> Event:
+    """Fill in the text of the ids an event brings."""
+    if isinstance(event, Prefilled):
+        return dataclasses.replace(event, piece=detokenizer.add(event.token_id))
+    if isinstance(event, Cycle):
+        pieces = tuple(detokenizer.add(i) for i in event.emitted_ids)
+        return dataclasses.replace(event, pieces=pieces)
+    return event
