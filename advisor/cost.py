@@ -96,14 +96,13 @@ def kv_bytes_per_sequence(shape: ModelShape, context: int, *, window: int | None
     head_dim = shape.head_dim or _head_dim(shape)
     if not (heads and layers and head_dim):
         return 0
-    kinds = shape.layer_types or ("full_attention",) * layers
     cap = min(context, window) if window else context
-    rows = 0
-    for kind in kinds:
-        if kind == "full_attention":
-            rows += cap
-        elif kind == "sliding_attention":
-            rows += min(cap, shape.sliding_window or cap)
+    if not shape.layer_types:
+        rows = layers * cap
+    else:
+        num_full = shape.layer_types.count("full_attention")
+        num_sliding = shape.layer_types.count("sliding_attention")
+        rows = num_full * cap + num_sliding * min(cap, shape.sliding_window or cap)
     return 2 * KV_BYTES_PER_VALUE * heads * head_dim * rows
 
 

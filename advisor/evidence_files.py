@@ -112,11 +112,13 @@ def _number(item: Any, where: str) -> float:
 
 def _read_json(path: Path) -> Any:
     try:
-        if not path.is_file():
+        if not (path.is_file() or path.is_fifo()):
             raise EvidenceError(f"{path} is not a file.", "Give the path of a JSON file.")
-        if path.stat().st_size > MAX_FILE_BYTES:
+        with path.open("rb") as file:
+            data = file.read(MAX_FILE_BYTES + 1)
+        if len(data) > MAX_FILE_BYTES:
             raise EvidenceError(f"{path} is larger than {MAX_FILE_BYTES} bytes.")
-        return json.loads(path.read_text(encoding="utf-8-sig"), object_pairs_hook=_unique_keys)
+        return json.loads(data.decode("utf-8-sig"), object_pairs_hook=_unique_keys)
     except OSError as error:
         raise EvidenceError(f"{path} cannot be read: {error.strerror or error}.") from error
     except _DuplicateKey as error:

@@ -6,21 +6,25 @@ fit for one line.
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field, fields, replace
 from pathlib import PurePath
 from typing import Any
 
 from advisor import sources
 from advisor.catalog import hardware_named, load_hardware
+from advisor.check import check_case
+from advisor.evidence_files import MAX_BLOCK_SIZE
 from advisor.known import draft_from_facts
 from advisor.measured import Measured, from_files, from_store
 from advisor.published import Known, completed, find_known, published
+from advisor.rules import Case, Settings
 from advisor.schema import (
     DraftSpec,
     EngineName,
     Finding,
     Hardware,
     Mode,
+    ModelShape,
     Policy,
     TargetSpec,
     Task,
@@ -41,6 +45,7 @@ PUBLISHED_DEPTHS = (
     (35e9, 40, "Qwen3.5-35B-A3B"),
     (122e9, 48, "Qwen3.5-122B-A10B"),
 )
+_MAX_SIZE = 1e15  # parameters; nothing in a config counts more
 
 
 @dataclass(frozen=True, slots=True)
@@ -86,6 +91,11 @@ def gather(request: Request) -> Gathered:
     target = _target(request, findings)
     tokenizer = _tokenizer(request, findings)
     known = find_known(draft, target)
+    if draft is not None and request.mode != "train":
+        findings += _judged(request, draft, target, tokenizer)
+        draft = replace(draft, block_size=_possible(draft.block_size), shape=usable(draft.shape))
+    if target is not None:
+        target = replace(target, shape=usable(target.shape))
     if known is not None:
         target = completed(target, known.pair)
         if draft is None and request.mode != "train":
@@ -119,6 +129,38 @@ def gather(request: Request) -> Gathered:
         tuned=measured.tuned,
     )
     return Gathered(situation, tuple(findings))
+
+
+def usable(shape: ModelShape) -> ModelShape:
+    """The shape without sizes that no model has; what is wrong with them is a finding elsewhere."""
+    kept: dict[str, Any] = {entry.name: getattr(shape, entry.name) for entry in fields(shape)}
+    for name, value in kept.items():
+        if isinstance(value, int | float) and not 0 < value <= _MAX_SIZE:
+            kept[name] = None
+    return ModelShape(**kept)
+
+
+def _possible(block_size: int | None) -> int | None:
+    if block_size is None or not 1 <= block_size <= MAX_BLOCK_SIZE:
+        return None
+    return block_size
+
+
+def _judged(
+    request: Request, draft: DraftSpec, target: TargetSpec | None, tokenizer: TokenizerSpec | None
+) -> tuple[Finding, ...]:
+    """What the config doctor says about the draft that was named."""
+    given = frozenset({"temperature"} if request.temperature else ())
+    case = Case(
+        draft=draft,
+        target=target,
+        tokenizer=tokenizer,
+        settings=Settings(temperature=request.temperature or None, given=given),
+        engine=request.engine,
+        prompt_tokens=request.prompt_tokens,
+        max_new_tokens=request.max_new_tokens,
+    )
+    return check_case(case).findings
 
 
 def _draft(request: Request, findings: list[Finding]) -> DraftSpec | None:

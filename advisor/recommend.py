@@ -40,6 +40,9 @@ def recommend(situation: Situation, findings: tuple[Finding, ...] = ()) -> Recom
         *remarks.does_not_fit(situation, memory),
         *against_guide.contradictions(settled, situation),
     ]
+    stopped = verdict.blocked((*findings, *own))
+    if stopped is not None and block.rung != "measured":
+        judged, headline = "off", stopped
     answer = Recommendation(
         mode=situation.mode,
         verdict=judged,

@@ -5,8 +5,10 @@ Knows predictions; knows no cost and no file.
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+
 from advisor.predict import Outlook, Prediction
-from advisor.schema import Alternative, Knob, Verdict
+from advisor.schema import Alternative, Finding, Knob, Verdict
 
 WORTH_IT = 1.05  # below this a gain drowns in run-to-run noise
 
@@ -31,6 +33,15 @@ def verdict(view: Outlook, knob: Knob, chosen: Prediction | None) -> tuple[Verdi
     if at.low == at.high:
         return "try", f"A small gain: {gain} ({at.source}), about what runs differ by."
     return "try", f"Probably worth it: {gain}, between {at.low:.2f}x and {at.high:.2f}x."
+
+
+def blocked(findings: Sequence[Finding]) -> str | None:
+    """The headline for a pair that cannot run as it stands, or ``None`` when nothing stops it."""
+    errors = [finding for finding in findings if finding.severity == "error"]
+    if not errors:
+        return None
+    more = f" ({len(errors) - 1} more)" if len(errors) > 1 else ""
+    return f"Not as it stands: {errors[0].message}{more}"
 
 
 def _off_headline(best: Prediction) -> str:

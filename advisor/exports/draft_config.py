@@ -7,11 +7,16 @@ size of a trained draft are never rewritten.
 
 from __future__ import annotations
 
+import json
 from typing import Any
 
 from advisor.schema import DraftSpec, Knob, TargetSpec
 from advisor.situation import Situation
 from advisor.training import NUM_DRAFT_LAYERS
+
+_PUBLISHED_LAYOUTS = ("z-lab", "assistant")
+_MAX_CHARACTERS = 200_000
+_MAX_LAYERS = 1024
 
 
 def config_for(situation: Situation, knobs: dict[str, Knob]) -> dict[str, Any] | None:
@@ -22,7 +27,19 @@ def config_for(situation: Situation, knobs: dict[str, Knob]) -> dict[str, Any] |
     draft = situation.draft
     if draft is None or not draft.raw or not window.tunable or not window.value:
         return None
+    if draft.dialect not in _PUBLISHED_LAYOUTS or not _is_plain_json(draft.raw):
+        return None
+    if (draft.shape.num_layers or 1) > _MAX_LAYERS:
+        return None
     return _windowed(draft, window.value)
+
+
+def _is_plain_json(raw: dict[str, Any]) -> bool:
+    """Whether a config can be written back: finite numbers only, and no bottomless nesting."""
+    try:
+        return len(json.dumps(raw, allow_nan=False)) <= _MAX_CHARACTERS
+    except (ValueError, RecursionError):
+        return False
 
 
 def _new(target: TargetSpec, knobs: dict[str, Knob]) -> dict[str, Any] | None:
@@ -61,7 +78,11 @@ def _new(target: TargetSpec, knobs: dict[str, Knob]) -> dict[str, Any] | None:
 
 
 def _windowed(draft: DraftSpec, window: int) -> dict[str, Any]:
-    num_layers = draft.shape.num_layers or len(draft.shape.layer_types or ()) or NUM_DRAFT_LAYERS
+    num_layers = (
+        min(draft.shape.num_layers or 0, _MAX_LAYERS)
+        or len(draft.shape.layer_types or ())
+        or NUM_DRAFT_LAYERS
+    )
     return {
         **draft.raw,
         # The last layer keeps full attention, as the drafts trained with windows have it.
