@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import json
 import logging
-import os
 import random
 import shutil
 import time
@@ -49,8 +48,9 @@ class TargetRecipe:
     num_kv_heads: int = 2
     head_dim: int = 64
     context_length: int = 2048
-    num_steps: int = 3000
-    tokens_per_step: int = 8192
+    num_steps: int = 4000
+    minutes: float = 60.0  # ends the training earlier, the rates fall in time
+    tokens_per_step: int = 4096
     matrix_rate: float = 0.02
     other_rate: float = 3e-3
     weight_decay: float = 0.05
@@ -96,11 +96,11 @@ def pretrain(folder: Path, *, recipe: TargetRecipe, eval_seed: int = 0) -> list[
     run = _start(folder, recipe)
     dtype = matmul_dtype()
     log.info("training %d parameters in %s", run.model.num_parameters(), dtype)
-    while run.step < recipe.num_steps:
+    while _progress(run, recipe) < 1:
         for batch in _chunk_batches(tokenizer, recipe, run.chunk):
             _train_step(run, batch, recipe, dtype)
             _report(run, recipe, folder, tokenizer, eval_seed)
-            if run.step == recipe.num_steps:
+            if _progress(run, recipe) >= 1:
                 break
         run.chunk += 1
     save_target(run.model, tokenizer, folder)
@@ -146,7 +146,11 @@ def measure_exactness(
     results = []
     for kind in KINDS:
         tasks = draw_tasks(kind, num, seed)
-        texts = [text for at in range(0, num, 25) for text in _answers(model, tokenizer, tasks[at : at + 25])]
+        texts = [
+            text
+            for at in range(0, num, 25)
+            for text in _answers(model, tokenizer, tasks[at : at + 25])
+        ]
         right = sum(is_right(kind, task, text) for task, text in zip(tasks, texts, strict=True))
         results.append(Exactness(kind, right, num))
     return results
@@ -160,7 +164,9 @@ def _answers(
     pad = tokenizer.pad_token_id
     ids = torch.tensor([[pad] * (width - len(prompt)) + prompt for prompt in prompts])
     mask = (ids != pad).long()
-    out = model.generate(ids, attention_mask=mask, max_new_tokens=320, do_sample=False, pad_token_id=pad)
+    out = model.generate(
+        ids, attention_mask=mask, max_new_tokens=320, do_sample=False, pad_token_id=pad
+    )
     return tokenizer.batch_decode(out[:, width:], skip_special_tokens=True)
 
 
@@ -201,7 +207,9 @@ def _start(folder: Path, recipe: TargetRecipe) -> _Run:
     run = _Run(
         model,
         [
-            torch.optim.Muon(matrices, lr=recipe.matrix_rate, weight_decay=recipe.weight_decay, momentum=0.95),
+            torch.optim.Muon(
+                matrices, lr=recipe.matrix_rate, weight_decay=recipe.weight_decay, momentum=0.95
+            ),
             torch.optim.AdamW(others, lr=recipe.other_rate, weight_decay=0.0, betas=(0.9, 0.95)),
         ],
         _loss_of(model),
@@ -241,7 +249,7 @@ def _save_state(run: _Run, folder: Path) -> None:
         "seconds": run.seconds,
     }
     torch.save(state, folder / f"{_STATE_FILE}.part")
-    os.replace(folder / f"{_STATE_FILE}.part", folder / _STATE_FILE)
+    (folder / f"{_STATE_FILE}.part").replace(folder / _STATE_FILE)
 
 
 def _encoded(tokenizer: PreTrainedTokenizerFast, task: Task) -> _Row:
@@ -255,17 +263,23 @@ def _encoded(tokenizer: PreTrainedTokenizerFast, task: Task) -> _Row:
 
 @dataclass(frozen=True, slots=True)
 class _Batch:
-    """Right-padded rows ``ids [B, S]``; ``learned [B, S]`` marks the positions that predict an answer token."""
+    """Right-padded rows ``ids [B, S]``; ``learned [B, S]`` marks positions before an answer token."""
 
     ids: Tensor
     learned: Tensor
     num_tokens: int
 
 
-def _chunk_batches(tokenizer: PreTrainedTokenizerFast, recipe: TargetRecipe, chunk: int) -> Iterator[_Batch]:
+def _chunk_batches(
+    tokenizer: PreTrainedTokenizerFast, recipe: TargetRecipe, chunk: int
+) -> Iterator[_Batch]:
     """Freshly drawn tasks of all kinds, rows of like length together, in random order."""
     seed = TRAINING_SEED_START + 1 + chunk
-    tasks = [task for kind, share in _MIX.items() for task in draw_tasks(kind, share * _SHARE_TASKS, seed)]
+    tasks = [
+        task
+        for kind, share in _MIX.items()
+        for task in draw_tasks(kind, share * _SHARE_TASKS, seed)
+    ]
     by_width: dict[int, list[_Row]] = defaultdict(list)
     for task in tasks:
         row = _encoded(tokenizer, task)
@@ -292,17 +306,23 @@ def _batch(rows: list[_Row], width: int, pad: int) -> _Batch:
     return _Batch(ids, learned, sum(len(prompt) + len(answer) for prompt, answer in rows))
 
 
-def _rate_factor(step: int, recipe: TargetRecipe) -> float:
+def _progress(run: _Run, recipe: TargetRecipe) -> float:
+    """How much of the steps, or of the time if that runs out first, is used up: 1 is the end."""
+    return max(run.step / recipe.num_steps, run.seconds / (60 * recipe.minutes))
+
+
+def _rate_factor(run: _Run, recipe: TargetRecipe) -> float:
     """Warm up, hold, then fall in a straight line to nothing."""
-    decay_start = recipe.num_steps * (1 - recipe.decay_share)
-    falling = (recipe.num_steps - step) / (recipe.num_steps - decay_start)
-    return min(1.0, (step + 1) / recipe.warmup_steps, max(falling, 0.0))
+    falling = (1 - _progress(run, recipe)) / recipe.decay_share
+    return min(1.0, (run.step + 1) / recipe.warmup_steps, falling)
 
 
 def _train_step(run: _Run, batch: _Batch, recipe: TargetRecipe, dtype: torch.dtype) -> None:
     start = time.perf_counter()
-    factor = _rate_factor(run.step, recipe)
-    for optimizer, rate in zip(run.optimizers, (recipe.matrix_rate, recipe.other_rate), strict=True):
+    factor = _rate_factor(run, recipe)
+    for optimizer, rate in zip(
+        run.optimizers, (recipe.matrix_rate, recipe.other_rate), strict=True
+    ):
         for group in optimizer.param_groups:
             group["lr"] = rate * factor
     wanted = batch.ids.roll(-1, dims=1).masked_fill(~batch.learned, -100)
@@ -320,10 +340,14 @@ def _train_step(run: _Run, batch: _Batch, recipe: TargetRecipe, dtype: torch.dty
 
 
 def _report(
-    run: _Run, recipe: TargetRecipe, folder: Path, tokenizer: PreTrainedTokenizerFast, eval_seed: int
+    run: _Run,
+    recipe: TargetRecipe,
+    folder: Path,
+    tokenizer: PreTrainedTokenizerFast,
+    eval_seed: int,
 ) -> None:
-    if run.step % 50 == 0:
-        recent = run.losses[-50:]
+    if run.step % 20 == 0:
+        recent = run.losses[-20:]
         log.info(
             "step %d loss %.4f, %.1f M tokens, %.0f tokens/s",
             run.step, sum(recent) / len(recent), run.num_tokens / 1e6, run.num_tokens / run.seconds,
@@ -331,11 +355,15 @@ def _report(
     if run.step % recipe.save_every == 0:
         _save_state(run, folder)
         save_target(run.model, tokenizer, folder)
-    if run.step % recipe.eval_every == 0 and run.step < recipe.num_steps:
+    if run.step % recipe.eval_every == 0:
         run.model.eval()
         results = measure_exactness(run.model, tokenizer, num=recipe.eval_num, seed=eval_seed)
         run.model.train()
-        log.info("step %d right: %s", run.step, ", ".join(f"{r.kind} {r.num_right}/{r.num}" for r in results))
+        log.info(
+            "step %d right: %s",
+            run.step,
+            ", ".join(f"{r.kind} {r.num_right}/{r.num}" for r in results),
+        )
 
 
 def _write_report(run: _Run, recipe: TargetRecipe, results: list[Exactness], folder: Path) -> None:

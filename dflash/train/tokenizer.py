@@ -1,7 +1,7 @@
-"""The demo pair's tokenizer: byte-level BPE, trained on the corpus, with a mask token no text can hold.
+"""The demo pair's tokenizer: byte-level BPE, fitted to the corpus, with a mask no text can hold.
 
-Digits stand alone, and a capitalised word never swallows the space before it: a name is then the same
-tokens in a sentence, in quotes and in code, and copying it is the same act everywhere.
+Digits stand alone, and a capitalised word never swallows the space before it: a name is then the
+same tokens in a sentence, in quotes and in code, and copying it is the same act everywhere.
 """
 
 from __future__ import annotations
@@ -23,15 +23,18 @@ CHAT_TEMPLATE = (
     "{{- bos_token }}"
     "{%- for message in messages %}"
     "{%- if message['role'] == 'user' %}{{- '<|user|>' + message['content'] + '<|end|>' }}"
-    "{%- elif message['role'] == 'assistant' %}{{- '<|assistant|>' + message['content'] + '<|end|>' }}"
+    "{%- elif message['role'] == 'assistant' %}"
+    "{{- '<|assistant|>' + message['content'] + '<|end|>' }}"
     "{%- endif %}"
     "{%- endfor %}"
     "{%- if add_generation_prompt %}{{- '<|assistant|>' }}{%- endif %}"
 )
 
 
-def train_tokenizer(texts: Iterable[str], folder: Path, *, vocab_size: int) -> PreTrainedTokenizerFast:
-    """Fit the tokenizer to ``texts``, write it to ``folder`` and return it as it loads from there."""
+def train_tokenizer(
+    texts: Iterable[str], folder: Path, *, vocab_size: int
+) -> PreTrainedTokenizerFast:
+    """Fit the tokenizer to ``texts``, write it to ``folder``, return it as it loads from there."""
     tokenizer = Tokenizer(models.BPE())
     tokenizer.pre_tokenizer = pre_tokenizers.Sequence(
         [
@@ -66,5 +69,7 @@ def _without_mask_marker(tokenizer: Tokenizer) -> Tokenizer:
     No merge leads to it, so a text that spells ``<|mask|>`` becomes ordinary bytes.
     """
     content = json.loads(tokenizer.to_str())
-    content["added_tokens"] = [token for token in content["added_tokens"] if token["content"] != MASK]
+    content["added_tokens"] = [
+        token for token in content["added_tokens"] if token["content"] != MASK
+    ]
     return Tokenizer.from_str(json.dumps(content))

@@ -14,7 +14,15 @@ from dflash.train.corpus import edits, functions, records, spanish, stories, sum
 from dflash.train.corpus.judge import is_right
 from dflash.train.corpus.task import Task
 
-__all__ = ["KINDS", "TRAINING_SEED_START", "Task", "draw_tasks", "is_held_out", "is_right", "sample_prompts"]
+__all__ = [
+    "KINDS",
+    "TRAINING_SEED_START",
+    "Task",
+    "draw_tasks",
+    "is_held_out",
+    "is_right",
+    "sample_prompts",
+]
 
 TRAINING_SEED_START = 1_000_000
 _HELD_OUT_SHARE = 8  # one prompt in so many is held out

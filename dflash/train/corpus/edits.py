@@ -83,9 +83,11 @@ def _fill(rng: random.Random, frame: str, cast: list[str]) -> str:
 
     def slot(match: re.Match[str]) -> str:
         return {
-            "thing": lambda: words.a(f"{rng.choice(_SIZES)} {rng.choice(words.GOODS)}")
-            if rng.random() < 0.6
-            else f"the {rng.choice(words.GOODS)}",
+            "thing": lambda: (
+                words.a(f"{rng.choice(_SIZES)} {rng.choice(words.GOODS)}")
+                if rng.random() < 0.6
+                else f"the {rng.choice(words.GOODS)}"
+            ),
             "place": lambda: _fill(rng, rng.choice(_PLACES), cast),
             "name": lambda: rng.choice(cast),
             "town": lambda: words.town(rng),

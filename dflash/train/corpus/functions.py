@@ -68,12 +68,20 @@ def _word_condition(rng: random.Random) -> _Condition:
             _Condition(f"are shorter than {n} letters", f"len({{x}}) < {n}", lambda x: len(x) < n),
             _Condition(f"have exactly {n} letters", f"len({{x}}) == {n}", lambda x: len(x) == n),
             _Condition(
-                f'start with "{letter}"', f'{{x}}.startswith("{letter}")', lambda x: x.startswith(letter)
+                f'start with "{letter}"',
+                f'{{x}}.startswith("{letter}")',
+                lambda x: x.startswith(letter),
             ),
-            _Condition(f'end with "{letter}"', f'{{x}}.endswith("{letter}")', lambda x: x.endswith(letter)),
-            _Condition(f'contain the letter "{letter}"', f'"{letter}" in {{x}}', lambda x: letter in x),
             _Condition(
-                f'do not contain the letter "{letter}"', f'"{letter}" not in {{x}}', lambda x: letter not in x
+                f'end with "{letter}"', f'{{x}}.endswith("{letter}")', lambda x: x.endswith(letter)
+            ),
+            _Condition(
+                f'contain the letter "{letter}"', f'"{letter}" in {{x}}', lambda x: letter in x
+            ),
+            _Condition(
+                f'do not contain the letter "{letter}"',
+                f'"{letter}" not in {{x}}',
+                lambda x: letter not in x,
             ),
         )
     )
@@ -166,14 +174,20 @@ def _changed_type(plan: _Plan) -> str:
     return "int" if plan.element == "int" or plan.change.code.startswith("len") else "str"
 
 
-_Written = tuple[str, list[str], Callable[[list[Any]], Any]]  # what it returns, its lines, its meaning
+_Written = tuple[
+    str, list[str], Callable[[list[Any]], Any]
+]  # what it returns, its lines, its meaning
 
 
 def _as_list(plan: _Plan) -> _Written:
     doc = f"a list of {_phrase(plan)}"
     new = plan.change.code.format(x=plan.item)
     body = ["    result = []", *_loop(plan, f"result.append({new})"), "    return result"]
-    return doc, [*_head(plan, f"list[{_changed_type(plan)}]", doc), *body], lambda items: _kept(plan, items)
+    return (
+        doc,
+        [*_head(plan, f"list[{_changed_type(plan)}]", doc), *body],
+        lambda items: _kept(plan, items),
+    )
 
 
 def _as_sum(plan: _Plan) -> _Written:
@@ -251,7 +265,11 @@ def _as_all(plan: _Plan) -> _Written:
         "            return False",
         "    return True",
     ]
-    return doc, [*_head(plan, "bool", doc), *body], lambda items: all(map(plan.condition.holds, items))
+    return (
+        doc,
+        [*_head(plan, "bool", doc), *body],
+        lambda items: all(map(plan.condition.holds, items)),
+    )
 
 
 _WAYS: tuple[Callable[[_Plan], _Written], ...] = (
@@ -267,7 +285,9 @@ def _inputs(rng: random.Random, element: str) -> list[list[Any]]:
 
 def _function_name(rng: random.Random, source: str) -> str:
     verb, tail = rng.choice(_VERBS), rng.choice(_TAILS)
-    return rng.choice((f"{verb}_{source}", f"{verb}_{tail}", f"{verb}_{tail}_{source}", f"{tail}_{source}"))
+    return rng.choice(
+        (f"{verb}_{source}", f"{verb}_{tail}", f"{verb}_{tail}_{source}", f"{tail}_{source}")
+    )
 
 
 def draw(rng: random.Random) -> Task:
@@ -278,7 +298,11 @@ def draw(rng: random.Random) -> Task:
         changes = [_PLAIN, *(_WORD_CHANGES[:1] if way in (_as_sum, _as_largest) else _WORD_CHANGES)]
         change = changes[1] if way is _as_sum else rng.choice(changes)
     else:
-        element, (source, item), condition = "int", rng.choice(_NUMBER_NAMES), _number_condition(rng)
+        element, (source, item), condition = (
+            "int",
+            rng.choice(_NUMBER_NAMES),
+            _number_condition(rng),
+        )
         change = rng.choice((_PLAIN, _number_change(rng), _number_change(rng)))
     plan = _Plan(_function_name(rng, source), source, item, element, condition, change)
     doc, lines, meaning = way(plan)

@@ -97,7 +97,9 @@ def _passes_checks(task: Task, text: str) -> bool:
 def _passes_dict_checks(task: Task, text: str) -> bool:
     """JSON turns number keys into strings, so dictionaries are compared as sorted pairs."""
     wrapper = f"\ndef checked(items):\n    return [list(pair) for pair in sorted({task.function}(items).items())]\n"
-    checks = [[list(args), [list(pair) for pair in sorted(want.items())]] for args, want in task.checks]
+    checks = [
+        [list(args), [list(pair) for pair in sorted(want.items())]] for args, want in task.checks
+    ]
     return _run(text + wrapper, "checked", checks)
 
 

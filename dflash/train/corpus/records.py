@@ -36,7 +36,14 @@ def _person(rng: random.Random) -> Record:
             f"{name} {last}, {age}, {job}, {city}. {name} {state}.",
         )
     )
-    facts = dict(first_name=name, last_name=last, age=age, job=job, city=city, member=member)
+    facts = {
+        "first_name": name,
+        "last_name": last,
+        "age": age,
+        "job": job,
+        "city": city,
+        "member": member,
+    }
     return text, facts
 
 
@@ -55,14 +62,22 @@ def _order(rng: random.Random) -> Record:
             f"{colour} {item} and pays {price} dollars for each.",
         )
     )
-    facts = dict(
-        order=number, customer=name, item=item, colour=colour, quantity=count, price=price, paid=paid
-    )
+    facts = {
+        "order": number,
+        "customer": name,
+        "item": item,
+        "colour": colour,
+        "quantity": count,
+        "price": price,
+        "paid": paid,
+    }
     return text, facts
 
 
 def _event(rng: random.Random) -> Record:
-    what = rng.choice("concert lecture workshop wedding dinner parade exhibition match fair meeting".split())
+    what = rng.choice(
+        "concert lecture workshop wedding dinner parade exhibition match fair meeting".split()
+    )
     day, month, date = rng.choice(words.DAYS), rng.choice(words.MONTHS), rng.randint(1, 28)
     hour, city, guests = rng.randint(8, 22), words.town(rng), rng.randint(5, 900)
     host = words.given_name(rng)
@@ -76,9 +91,16 @@ def _event(rng: random.Random) -> Record:
             f"Place: {city}. Time: {hour}:00. Host: {host}.",
         )
     )
-    facts = dict(
-        event=what, city=city, weekday=day, month=month, day=date, time=f"{hour}:00", guests=guests, host=host
-    )
+    facts = {
+        "event": what,
+        "city": city,
+        "weekday": day,
+        "month": month,
+        "day": date,
+        "time": f"{hour}:00",
+        "guests": guests,
+        "host": host,
+    }
     return text, facts
 
 
@@ -86,7 +108,11 @@ def _trip(rng: random.Random) -> Record:
     start, end = words.distinct(rng, words.town, 2)
     vehicle = rng.choice("train bus ferry plane coach tram".split())
     number = rng.choice("ABCDEFGHKLMNPRSTVWX") + str(rng.randint(10, 999))
-    hour, minute, seats = rng.randint(5, 23), rng.choice((0, 5, 10, 15, 20, 30, 40, 45, 50)), rng.randint(1, 80)
+    hour, minute, seats = (
+        rng.randint(5, 23),
+        rng.choice((0, 5, 10, 15, 20, 30, 40, 45, 50)),
+        rng.randint(1, 80),
+    )
     clock = f"{hour}:{minute:02d}"
     late = rng.random() < 0.5
     state = "is late" if late else "is on time"
@@ -100,7 +126,15 @@ def _trip(rng: random.Random) -> Record:
             f"at {clock}. It {state}.",
         )
     )
-    facts = dict(line=number, vehicle=vehicle, start=start, end=end, leaves=clock, free_seats=seats, late=late)
+    facts = {
+        "line": number,
+        "vehicle": vehicle,
+        "start": start,
+        "end": end,
+        "leaves": clock,
+        "free_seats": seats,
+        "late": late,
+    }
     return text, facts
 
 
@@ -117,12 +151,16 @@ def _shopping(rng: random.Random) -> Record:
             f"more than {budget} dollars.",
         )
     )
-    facts = dict(name=name, city=city, day=day, items=items, budget=budget)
+    facts = {"name": name, "city": city, "day": day, "items": items, "budget": budget}
     return text, facts
 
 
 def _device(rng: random.Random) -> Record:
-    item, material, colour = rng.choice(words.GOODS), rng.choice(words.MATERIALS), rng.choice(words.COLOURS)
+    item, material, colour = (
+        rng.choice(words.GOODS),
+        rng.choice(words.MATERIALS),
+        rng.choice(words.COLOURS),
+    )
     weight, price, year = rng.randint(1, 95), rng.randint(4, 980), rng.randint(1950, 2029)
     maker = words.surname(rng)
     text = rng.choice(
@@ -135,9 +173,15 @@ def _device(rng: random.Random) -> Record:
             f"{price} dollars.",
         )
     )
-    facts = dict(
-        product=item, maker=maker, material=material, colour=colour, weight=weight, price=price, year=year
-    )
+    facts = {
+        "product": item,
+        "maker": maker,
+        "material": material,
+        "colour": colour,
+        "weight": weight,
+        "price": price,
+        "year": year,
+    }
     return text, facts
 
 
@@ -155,7 +199,7 @@ def _team(rng: random.Random) -> Record:
             f"Duration: {weeks} weeks.",
         )
     )
-    facts = dict(project=project, leader=leader, members=names, city=city, weeks=weeks)
+    facts = {"project": project, "leader": leader, "members": names, "city": city, "weeks": weeks}
     return text, facts
 
 
@@ -175,9 +219,15 @@ def _room(rng: random.Random) -> Record:
             f"Hotel {hotel}.",
         )
     )
-    facts = dict(
-        guest=guest, hotel=hotel, room=number, beds=beds, nights=nights, month=month, breakfast=breakfast
-    )
+    facts = {
+        "guest": guest,
+        "hotel": hotel,
+        "room": number,
+        "beds": beds,
+        "nights": nights,
+        "month": month,
+        "breakfast": breakfast,
+    }
     return text, facts
 
 

@@ -24,7 +24,11 @@ def _nouns(table: str) -> tuple[_Noun, ...]:
     for entry in table.split(";"):
         english, spanish, gender = (part.strip() for part in entry.split(","))
         one, _, many = english.partition(":")
-        plural = spanish[:-1] + "ces" if spanish.endswith("z") else spanish + ("s" if spanish[-1] in "aeoé" else "es")
+        plural = (
+            spanish[:-1] + "ces"
+            if spanish.endswith("z")
+            else spanish + ("s" if spanish[-1] in "aeoé" else "es")
+        )
         found.append(_Noun(one, many or one + "s", spanish, plural, gender == "f"))
     return tuple(found)
 
@@ -186,7 +190,10 @@ def _existence(rng: random.Random) -> _Pair:
     noun = rng.choice(_THINGS + _BEINGS)
     if rng.random() < 0.4:
         number, translated = rng.choice(_NUMBERS).split()
-        return f"there are {number} {noun.many} {where}", f"hay {translated} {noun.spanish_many} {donde}"
+        return (
+            f"there are {number} {noun.many} {where}",
+            f"hay {translated} {noun.spanish_many} {donde}",
+        )
     what, que = _phrase(rng, noun, definite=False)
     return f"there is {what} {where}", f"hay {que} {donde}"
 
@@ -197,7 +204,9 @@ def _quality(rng: random.Random) -> _Pair:
     article = "la" if noun.feminine else "el"
     degree, grado = rng.choice((("", ""), ("very ", "muy "), ("too ", "demasiado ")))
     estar = adjective in _STATES
-    verb, ser = rng.choice((("is", "está" if estar else "es"), ("was", "estaba" if estar else "era")))
+    verb, ser = rng.choice(
+        (("is", "está" if estar else "es"), ("was", "estaba" if estar else "era"))
+    )
     return (
         f"the {noun.one} {verb} {degree}{adjective}",
         f"{article} {noun.spanish_one} {ser} {grado}{_inflect(translated, noun)}",

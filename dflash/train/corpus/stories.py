@@ -262,14 +262,17 @@ def draw(rng: random.Random) -> Task:
     role, thing, place = rng.choice(_ROLE_ROWS), rng.choice(_THING_ROWS), rng.choice(_PLACE_ROWS)
     home, trait, skill = role.details
     food, food2 = rng.sample(words.FOODS, 2)
-    known = dict(
-        hero=hero, friend=friend, role=role.word, a_role=words.a(role.word), home=home, trait=trait,
-        a_trait=words.a(trait), skill=skill, look=thing.details[0], does=thing.details[1],
-        use=thing.details[2], place=place.word, looks=place.details[0], sound=place.details[1],
-        food=food, food2=food2, day=rng.choice(words.DAYS),
-    )  # fmt: skip
+    known = {
+        "hero": hero, "friend": friend, "role": role.word, "a_role": words.a(role.word), "home": home, "trait": trait,
+        "a_trait": words.a(trait), "skill": skill, "look": thing.details[0], "does": thing.details[1],
+        "use": thing.details[2], "place": place.word, "looks": place.details[0], "sound": place.details[1],
+        "food": food, "food2": food2, "day": rng.choice(words.DAYS),
+    }  # fmt: skip
     ask = rng.choice(_ASKS)
-    asked = dict(known, thing=words.a(f"{thing.details[0]} {thing.word}" if rng.random() < 0.3 else thing.word))
+    asked = dict(
+        known,
+        thing=words.a(f"{thing.details[0]} {thing.word}" if rng.random() < 0.3 else thing.word),
+    )
     prompt = re.sub(r"\{(\w+)\}", lambda match: asked[match[1]], ask)
     if "{friend}" not in ask and rng.random() < 0.5:
         prompt += f" {friend} should be in it too."

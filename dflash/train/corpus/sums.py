@@ -74,7 +74,7 @@ def _product(k: int, n: int) -> str:
 def _gain(rng: random.Random, problem: _Problem, other: str) -> None:
     n = rng.randint(2, 99)
     said, why = rng.choice(_GAINS)
-    names = dict(name=problem.name, other=other, n=n, thing=problem.thing)
+    names = {"name": problem.name, "other": other, "n": n, "thing": problem.thing}
     problem.told.append(said.format(**names))
     problem.worked.append(f"{why.format(**names)}: {problem.total} + {n} = {problem.total + n}")
     problem.total += n
@@ -83,7 +83,7 @@ def _gain(rng: random.Random, problem: _Problem, other: str) -> None:
 def _loss(rng: random.Random, problem: _Problem, other: str) -> None:
     n = rng.randint(1, min(99, problem.total - 1))
     said, why = rng.choice(_LOSSES)
-    names = dict(name=problem.name, other=other, n=n, thing=problem.thing)
+    names = {"name": problem.name, "other": other, "n": n, "thing": problem.thing}
     problem.told.append(words.upper_first(said.format(**names)))
     problem.worked.append(f"{why.format(**names)}: {problem.total} - {n} = {problem.total - n}")
     problem.total -= n
@@ -92,7 +92,14 @@ def _loss(rng: random.Random, problem: _Problem, other: str) -> None:
 def _packs(rng: random.Random, problem: _Problem, other: str) -> None:
     k, n = rng.randint(2, 9), rng.randint(2, 40)
     said, why = rng.choice(_PACKS)
-    names = dict(name=problem.name, other=other, n=n, k=k, thing=problem.thing, box=rng.choice(_BOXES))
+    names = {
+        "name": problem.name,
+        "other": other,
+        "n": n,
+        "k": k,
+        "thing": problem.thing,
+        "box": rng.choice(_BOXES),
+    }
     problem.told.append(said.format(**names))
     problem.worked.append(f"{why.format(**names)}: {_product(k, n)}")
     problem.worked.append(f"Add them: {problem.total} + {k * n} = {problem.total + k * n}")

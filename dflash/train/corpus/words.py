@@ -59,7 +59,9 @@ FOODS = (
     "berries nuts carrots potatoes tomatoes onions olives yogurt butter jam tea coffee milk juice "
     "lemonade cocoa"
 ).split()
-MONTHS = "January February March April May June July August September October November December".split()
+MONTHS = (
+    "January February March April May June July August September October November December".split()
+)
 DAYS = "Monday Tuesday Wednesday Thursday Friday Saturday Sunday".split()
 JOBS = (
     "teacher nurse baker farmer pilot sailor painter writer lawyer doctor driver cook tailor carpenter "
