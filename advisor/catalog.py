@@ -233,19 +233,24 @@ def _rank(pair: PairPreset) -> tuple[bool, bool, bool, str]:
 def published_results(
     pair: PairPreset,
     *,
+    facts: DraftFacts | None = None,
     task: Task | None = None,
     thinking: bool | None = None,
     temperature: float | None = None,
 ) -> tuple[PublishedResult, ...]:
-    """The published measurements of a pair, narrowed to a task and to how it was asked.
+    """The published measurements of a pair's draft, narrowed to a task and to how it was asked.
 
-    A table that does not say its temperature or thinking mode is kept; one that says another is
-    not. Of two temperatures the nearer one is meant: above 0.5 counts as 1.
+    Measurements of another draft for the same target (the paper's reasoning draft, say) are left
+    out, and so are those of another revision than ``facts``, when given. A table that does not
+    say its revision, temperature or thinking mode is kept. Of two temperatures the nearer one is
+    meant: above 0.5 counts as 1.
     """
+    labels = {"", *((facts.label,) if facts else (draft.label for draft in pair.drafts))}
     hot = None if temperature is None else temperature > 0.5
     return tuple(
         PublishedResult(table, row)
         for table in pair.published
+        if (table.draft_label or "") in labels
         if thinking is None or table.thinking in (None, thinking)
         if hot is None or table.temperature is None or (table.temperature > 0.5) == hot
         for row in table.rows

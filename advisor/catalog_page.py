@@ -14,7 +14,6 @@ from advisor.catalog import (
     all_hardware,
     load_guide_preset,
     load_workload,
-    published_results,
 )
 from advisor.known import known_pairs
 from dflash.presets import PRESETS, DraftFacts, PairPreset, load_prompt_set, preset_ids
@@ -98,18 +97,18 @@ def _layers(facts: DraftFacts) -> str | None:
 
 def _published(pairs: Iterable[PairPreset]) -> str:
     head = (
-        "id", "where", "engine", "hardware", "benchmark", "T", "at once", "context", "block",
-        "tau", "speedup", "source",
+        "id", "draft", "where", "engine", "hardware", "benchmark", "T", "at once", "context",
+        "block", "tau", "speedup", "source",
     )  # fmt: skip
     rows = [
         (
-            f"`{pair.id}`", result.table.where, result.table.engine, result.table.hardware,
-            result.row.benchmark, result.table.temperature, result.row.concurrency,
-            result.row.context_tokens, result.table.block_size, result.row.tau,
-            result.row.speedup, _links(result.table.source),
+            f"`{pair.id}`", table.draft_label, table.where, table.engine, table.hardware,
+            row.benchmark, table.temperature, row.concurrency, row.context_tokens,
+            table.block_size, row.tau, row.speedup, _links(table.source),
         )
         for pair in pairs
-        for result in published_results(pair)
+        for table in pair.published
+        for row in table.rows
     ]  # fmt: skip
     return _table("Published results", head, rows)
 

@@ -101,6 +101,7 @@ def target_from_facts(pair: PairPreset) -> TargetSpec:
             vocab_size=facts.vocab_size,
             num_experts=facts.num_experts,
             num_experts_per_token=facts.num_experts_per_token,
+            layer_types=facts.layer_types,
             sliding_window=facts.sliding_window,
         ),
         max_position_embeddings=facts.context_tokens,
@@ -112,7 +113,8 @@ def target_from_facts(pair: PairPreset) -> TargetSpec:
 
 def _draft_shape(facts: DraftFacts) -> ModelShape:
     return ModelShape(
-        num_params=facts.num_params,
+        # Published drafts are bf16: two bytes a parameter.
+        num_params=facts.num_params or (facts.weights_bytes and facts.weights_bytes // 2),
         num_layers=facts.num_layers,
         hidden_size=facts.hidden_size,
         intermediate_size=facts.intermediate_size,

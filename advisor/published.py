@@ -100,7 +100,7 @@ def _results(known: Known, task: Task | None, temperature: float) -> list[Publis
     """The rows nearest to what is asked: this task and temperature, else less and less of it."""
     narrowings = ((task, temperature), (task, None), (None, temperature), (None, None))
     for kind, warmth in narrowings:
-        found = published_results(known.pair, task=kind, temperature=warmth)
+        found = published_results(known.pair, facts=known.facts, task=kind, temperature=warmth)
         rows = [r for r in found if r.row.tau is not None and _block_of(known, r)]
         if rows:
             return rows

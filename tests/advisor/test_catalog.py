@@ -182,8 +182,21 @@ def test_published_results_are_narrowed_to_the_task_and_the_way_of_asking():
     hot = catalog.published_results(pair, task="chat", thinking=False, temperature=0.7)
     assert [(r.row.benchmark, r.row.tau) for r in hot] == [("MT-Bench", 3.80)]
     thinking = catalog.published_results(pair, task="math", thinking=True)
-    assert {r.table.where for r in thinking} >= {"Table 2", "Table 3"}
-    assert "Table 1" not in {r.table.where for r in thinking}
+    where = {r.table.where for r in thinking}
+    assert "Table 3" in where  # does not say
+    assert "Table 1" not in where  # says thinking was off
+
+
+def test_results_of_another_draft_or_another_revision_are_left_out():
+    another = catalog.published_results(load_pair("qwen3-8b"))
+    assert "Table 2" not in {r.table.where for r in another}  # the paper's reasoning draft
+    pair = load_pair("qwen3.5-9b")
+    before = catalog.published_results(pair, facts=pair.earlier_drafts[0])
+    after = catalog.published_results(pair, facts=pair.draft)
+    assert {r.table.engine for r in before} - {r.table.engine for r in after} == set()
+    quantised = {"bf16", "8-bit target", "6-bit target"}
+    assert quantised <= {r.table.quantization for r in before}
+    assert not quantised & {r.table.quantization for r in after}
 
 
 def test_hardware_named_in_a_published_table_exists():
