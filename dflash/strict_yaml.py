@@ -95,6 +95,8 @@ def read_preset(path: Path, model: type[Model], *, name: str | None = None) -> M
     """
     shown = name or str(path)
     try:
+        if path.stat().st_size > MAX_FILE_BYTES:
+            raise PresetError(f"{shown}: is larger than {MAX_FILE_BYTES} bytes.")
         text = path.read_text(encoding="utf-8")
     except (OSError, UnicodeDecodeError) as error:
         raise PresetError(f"{shown}: cannot be read ({type(error).__name__}).") from error

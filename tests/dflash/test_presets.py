@@ -108,6 +108,18 @@ def test_hostile_yaml_never_escapes_as_another_error():
         validated(["not", "a", "mapping"], Anything, name="upload")
 
 
+def test_a_file_too_large_or_not_text_is_refused(tmp_path):
+    path = tmp_path / "qwen3-8b.yaml"
+    path.write_bytes(b"\xff\xfe\x00")
+    with pytest.raises(PresetError, match="cannot be read"):
+        read_pair(path)
+    path.write_bytes(b"#" * (MAX_FILE_BYTES + 1))
+    with pytest.raises(PresetError, match="larger than"):
+        read_pair(path)
+    with pytest.raises(PresetError, match="cannot be read"):
+        read_pair(tmp_path / "missing.yaml")
+
+
 def test_an_unknown_id_is_answered_with_the_nearest_one():
     with pytest.raises(PresetError, match="Did you mean 'qwen3-8b'"):
         load_pair("qwen3-8")
