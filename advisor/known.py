@@ -36,7 +36,7 @@ def pairs_with_draft(name: str | None) -> tuple[PairPreset, ...]:
     return tuple(
         pair
         for pair in known_pairs()
-        if name == pair.id or any(same_model(name, known) for known in draft_names(pair))
+        if _is_id(name, pair) or any(same_model(name, known) for known in draft_names(pair))
     )
 
 
@@ -45,7 +45,7 @@ def pairs_with_target(name: str | None) -> tuple[PairPreset, ...]:
     return tuple(
         pair
         for pair in known_pairs()
-        if name == pair.id or any(same_model(name, known) for known in target_names(pair.target))
+        if _is_id(name, pair) or any(same_model(name, known) for known in target_names(pair.target))
     )
 
 
@@ -125,6 +125,10 @@ def _draft_shape(facts: DraftFacts) -> ModelShape:
         layer_types=facts.layer_types,
         sliding_window=facts.sliding_window,
     )
+
+
+def _is_id(name: str | None, pair: PairPreset) -> bool:
+    return name is not None and name.strip().lower() == pair.id
 
 
 def _is_path(name: str) -> bool:

@@ -172,7 +172,9 @@ def test_a_target_s_best_known_pair_comes_first():
     assert catalog.match_target("qwen/qwen3-8b")[0].id == "qwen3-8b"
     assert catalog.match_target("google/gemma-4-31B-it")[0].id == "gemma-4-31b"
     assert catalog.match_target("meta-models/Muse-Glimmer-30B")[0].id == "muse-glimmer-30b-dflash2"
+    assert catalog.match_target("Qwen3-8B")[0].id == "qwen3-8b"  # organisation left out
     assert catalog.match_target("nobody/nothing") == ()
+    assert catalog.match_target("nobody/Qwen3-8B") == ()  # a fine-tune, for all we know
 
 
 def test_published_results_are_narrowed_to_the_task_and_the_way_of_asking():
