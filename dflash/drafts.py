@@ -9,7 +9,7 @@ from __future__ import annotations
 from typing import Protocol
 
 import torch
-from torch import nn
+from transformers import PreTrainedModel
 
 from dflash.errors import PairError
 from dflash.fit import check_fit
@@ -42,7 +42,7 @@ class Draft(Protocol):
         ...
 
 
-def open_draft(model: DFlashDraftModel, target: nn.Module) -> Draft:
+def open_draft(model: DFlashDraftModel, target: PreTrainedModel) -> Draft:
     """Pair a draft with a target: the lean CPU forward where it is exact, else the module.
 
     Moves the draft to the target's device and dtype. Raises ``PairError`` when they do not fit.
@@ -55,7 +55,7 @@ def open_draft(model: DFlashDraftModel, target: nn.Module) -> Draft:
     return ModuleDraft(model, target)
 
 
-def check_pair(model: DFlashDraftModel, target: nn.Module) -> None:
+def check_pair(model: DFlashDraftModel, target: PreTrainedModel) -> None:
     """Refuse a draft that cannot work with this target. Raises ``PairError``."""
     config = target.config.get_text_config(decoder=True)
     check_fit(
@@ -92,6 +92,7 @@ class LeanDraftRun:
         self, target_hidden: torch.Tensor | None, anchor_id: int, block_size: int
     ) -> Proposal:
         """See ``DraftRun.propose``."""
+        assert target_hidden is not None
         logits = self._lean.propose(target_hidden, anchor_id, block_size, self._cache)
         return Proposal(tuple(logits.argmax(dim=-1).tolist()))
 
@@ -99,7 +100,7 @@ class LeanDraftRun:
 class ModuleDraft:
     """A draft run through its module, on any device."""
 
-    def __init__(self, model: DFlashDraftModel, target: nn.Module) -> None:
+    def __init__(self, model: DFlashDraftModel, target: PreTrainedModel) -> None:
         self.model = model.eval()
         self.embedding = target.get_input_embeddings()
         self.head = target.get_output_embeddings()

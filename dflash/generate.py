@@ -7,12 +7,12 @@ Every time stamp is the lane's own compute (dflash.clock).
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Generator
 from dataclasses import dataclass
 from typing import Any
 
 import torch
-from torch import nn
+from transformers import PreTrainedModel
 
 from dflash.budget import check_block_size, cut_at_stop, token_budget
 from dflash.clock import LaneClock
@@ -37,7 +37,7 @@ def decode(
     block_size: int,
     stop_ids: frozenset[int],
     context_length: int,
-) -> Iterator[Event]:
+) -> Generator[Event, None, None]:
     """Yield Prefilled, one Cycle per round, Finished. Safe to abandon at any yield.
 
     At temperature 0 the output is the target's own greedy output; above 0 every token is the
@@ -103,7 +103,7 @@ class GenerationStats:
     """What ``dflash_generate(return_stats=True)`` returns. ``acceptance_lengths`` are tokens per
     cycle with the bonus, as the reference counts them."""
 
-    output_ids: torch.LongTensor  # [1, S + n]
+    output_ids: torch.Tensor  # [1, S + n]
     num_input_tokens: int
     num_output_tokens: int
     time_to_first_token: float  # seconds
@@ -113,8 +113,8 @@ class GenerationStats:
 
 def dflash_generate(
     draft: DFlashDraftModel,
-    target: nn.Module,
-    input_ids: torch.LongTensor,  # [1, S]
+    target: PreTrainedModel,
+    input_ids: torch.Tensor,  # int64 [1, S]
     *,
     max_new_tokens: int,
     temperature: float = 0.0,
@@ -151,7 +151,7 @@ def dflash_generate(
     return _stats(events, input_ids) if return_stats else _stats(events, input_ids).output_ids
 
 
-def _stats(events: list[Event], input_ids: torch.LongTensor) -> GenerationStats:
+def _stats(events: list[Event], input_ids: torch.Tensor) -> GenerationStats:
     """Fold a run's events into the reference's result fields."""
     first = events[0]
     assert isinstance(first, Prefilled)

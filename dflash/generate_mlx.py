@@ -8,7 +8,7 @@ Shapes: n positions, V vocabulary, K taps, D hidden.
 from __future__ import annotations
 
 import time
-from collections.abc import Iterator
+from collections.abc import Generator, Iterator
 from dataclasses import dataclass
 from typing import Any
 
@@ -17,11 +17,11 @@ import mlx.nn as nn
 from mlx_lm.models.cache import ArraysCache, KVCache, RotatingKVCache, make_prompt_cache
 
 from dflash.budget import check_block_size, cut_at_stop, token_budget
-from dflash.text import Detokenizer
 from dflash.errors import PairError
 from dflash.metrics import spec_stats
 from dflash.model_mlx import DFlashDraftModel, make_cache
 from dflash.schema import Cycle, Event, Finished, FinishReason, Prefilled, SamplingParams
+from dflash.text import Detokenizer
 
 
 class Spy:
@@ -187,7 +187,7 @@ def decode(
     block_size: int,
     stop_ids: frozenset[int],
     context_length: int,
-) -> Iterator[Event]:
+) -> Generator[Event, None, None]:
     """Yield Prefilled, one Cycle per round, Finished; see ``dflash.generate.decode``."""
     budget = token_budget(len(prompt_ids), sampling.max_new_tokens, context_length)
     clock = MlxClock()

@@ -178,7 +178,7 @@ def pooled_spec(parts: Iterable[SpecStats | None]) -> SpecStats | None:
         width = max(len(h) for h in histograms)
         total = tuple(sum(h[j] for h in histograms if j < len(h)) for j in range(width))
     return SpecStats(
-        num_cycles=sum(p.num_cycles for p in known),
+        num_cycles=_sum_known(p.num_cycles for p in known),
         num_draft_tokens=sum(p.num_draft_tokens for p in known),
         num_accepted_tokens=sum(p.num_accepted_tokens for p in known),
         acceptance_histogram=total,
@@ -192,10 +192,11 @@ def acceptance_by_position(spec: SpecStats | None) -> tuple[float, ...] | None:
     Unconditional, counted from the anchor, so ``tau(B) == 1 + p_1 + ... + p_(B-1)``; what a
     smaller block would have accepted is the same sum cut short.
     """
-    if spec is None or spec.acceptance_histogram is None or spec.num_cycles == 0:
+    if spec is None or spec.acceptance_histogram is None or not spec.num_cycles:
         return None
     histogram = spec.acceptance_histogram
-    return tuple(sum(histogram[k:]) / spec.num_cycles for k in range(1, len(histogram)))
+    num_cycles = spec.num_cycles
+    return tuple(sum(histogram[k:]) / num_cycles for k in range(1, len(histogram)))
 
 
 def tau_at(positions: Sequence[float], block_size: int) -> float | None:
@@ -225,6 +226,12 @@ def median_interval(
     low = medians[math.floor(tail * (_NUM_RESAMPLES - 1))]
     high = medians[math.ceil((1 - tail) * (_NUM_RESAMPLES - 1))]
     return MedianInterval(median, low, high, len(values))
+
+
+def _sum_known(counts: Iterable[int | None]) -> int | None:
+    """The total, or ``None`` when any part is unknown."""
+    parts = list(counts)
+    return None if None in parts else sum(c for c in parts if c is not None)
 
 
 def _ratio(numerator: float | None, denominator: float | None) -> float | None:

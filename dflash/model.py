@@ -275,8 +275,8 @@ class DFlashDraftModel(PreTrainedModel):
 
     def spec_generate(
         self,
-        target: nn.Module,
-        input_ids: torch.LongTensor,  # [1, S]
+        target: PreTrainedModel,
+        input_ids: torch.Tensor,  # int64 [1, S]
         max_new_tokens: int,
         temperature: float = 0.0,
         block_size: int | None = None,
@@ -284,7 +284,7 @@ class DFlashDraftModel(PreTrainedModel):
         top_p: float = 1.0,
         top_k: int = 0,
         seed: int = 0,
-    ) -> torch.LongTensor:  # [1, S + n]
+    ) -> torch.Tensor:  # int64 [1, S + n]
         """Generate with this draft; see ``dflash.generate.dflash_generate``."""
         from dflash.generate import dflash_generate
 

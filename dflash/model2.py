@@ -36,7 +36,7 @@ class DynamicConv(nn.Module):
         return self.base_kernel + chosen.repeat_interleave(self.group_size, dim=-1)
 
     @staticmethod
-    def apply(x: torch.Tensor, kernel: torch.Tensor) -> torch.Tensor:
+    def convolve(x: torch.Tensor, kernel: torch.Tensor) -> torch.Tensor:
         """Convolve x [b, Q, D] over its slots with a kernel per slot [b, Q, t, D]."""
         num_slots = x.shape[1]
         out = kernel[:, :, 0] * x
@@ -65,13 +65,13 @@ class DFlash2Layer(DFlashLayer):
     ) -> torch.Tensor:
         x = self.input_layernorm(block)
         kernels = self.attention_conv.kernels(x)
-        x = DynamicConv.apply(x, kernels[:, :, 0])
+        x = DynamicConv.convolve(x, kernels[:, :, 0])
         x = self.self_attn(x, context, rotary, cache, attention_mask)
-        block = block + DynamicConv.apply(x, kernels[:, :, 1])
+        block = block + DynamicConv.convolve(x, kernels[:, :, 1])
         x = self.post_attention_layernorm(block)
         kernels = self.mlp_conv.kernels(x)
-        x = self.mlp(DynamicConv.apply(x, kernels[:, :, 0]))
-        return block + DynamicConv.apply(x, kernels[:, :, 1])
+        x = self.mlp(DynamicConv.convolve(x, kernels[:, :, 0]))
+        return block + DynamicConv.convolve(x, kernels[:, :, 1])
 
 
 class CandidateSelector(nn.Module):

@@ -12,7 +12,7 @@ from typing import Literal, TypeAlias
 Role: TypeAlias = Literal["system", "user", "assistant"]
 FinishReason: TypeAlias = Literal["stop", "length"]
 Reports: TypeAlias = Literal["cycles", "summary", "nothing"]
-SpecSource: TypeAlias = Literal["observed", "reported"]
+SpecSource: TypeAlias = Literal["observed", "reported", "counters"]
 
 
 @dataclass(frozen=True, slots=True)
@@ -90,18 +90,21 @@ class EngineInfo:
 class SpecStats:
     """Acceptance counts of one run. ``histogram[j]`` = cycles that accepted exactly j drafts.
 
-    ``source`` says whether our own loop observed them or a server reported them.
+    ``source``: our own loop "observed" them, a server "reported" them for this request, or they
+    are the growth of a server's "counters", right only while it served nobody else.
     """
 
-    num_cycles: int
+    num_cycles: int | None  # llama.cpp reports none
     num_draft_tokens: int
     num_accepted_tokens: int
     acceptance_histogram: tuple[int, ...] | None
     source: SpecSource
 
     @property
-    def tau(self) -> float:
+    def tau(self) -> float | None:
         """Mean tokens per cycle, bonus included (paper Eq. 1): 1 + accepted / cycles."""
+        if not self.num_cycles:
+            return None
         return 1 + self.num_accepted_tokens / self.num_cycles
 
     @property

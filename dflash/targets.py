@@ -7,7 +7,7 @@ Shapes: n positions, V vocabulary, K taps, D hidden.
 from __future__ import annotations
 
 from collections.abc import Iterable
-from typing import Any, Protocol
+from typing import Any, Protocol, cast
 
 import torch
 from torch import nn
@@ -203,7 +203,7 @@ class TransformersRun:
         """See ``TargetRun.rollback``. Called with 0 it still trims a recorded window."""
         for i, layer in enumerate(self._cache.layers):
             if i not in self._mixers and (num_rejected or getattr(layer, "record_past", False)):
-                layer.crop(-num_rejected)
+                cast(Any, layer).crop(-num_rejected)
         if num_rejected:
             for i, mixer in self._mixers.items():
                 self._snapshots[i].restore_and_replay(mixer, num_rejected)

@@ -47,7 +47,7 @@ def encode_chat(
     """The prompt's token ids through the chat template, rendered and tokenised in one go so that
     no BOS is doubled (OpenRLHF issue #393). Without a template the last message is the prompt."""
     if tokenizer.chat_template is None:
-        return list(tokenizer(messages[-1].content)["input_ids"])
+        return list(tokenizer.encode(messages[-1].content))
     rendered = tokenizer.apply_chat_template(
         [dataclasses.asdict(m) for m in messages],
         add_generation_prompt=True,

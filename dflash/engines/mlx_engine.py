@@ -36,7 +36,7 @@ class MlxEngine:
                 "Give a folder of a model family that mlx-lm knows.",
             ) from error
         self.draft = load_draft(draft_path)
-        self.target = MlxTarget(self.model, self.draft.target_layer_ids)
+        self.target: Any = MlxTarget(self.model, self.draft.target_layer_ids)
         self._check_fit()
         self.trained_block_size = self.draft.block_size
         self.info = EngineInfo(

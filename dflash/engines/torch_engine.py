@@ -7,7 +7,7 @@ Knows no page and no advice.
 from __future__ import annotations
 
 import contextlib
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
@@ -15,18 +15,17 @@ import torch
 import transformers
 from transformers import AutoModelForCausalLM, AutoTokenizer
 
-from dflash.drafts import Draft, open_draft
-from dflash.errors import CheckpointError, EngineError
 from dflash.budget import check_block_size
+from dflash.drafts import open_draft
+from dflash.errors import CheckpointError, EngineError
 from dflash.generate import decode
-from dflash.model import DFlashDraftModel, load_draft
+from dflash.model import load_draft
 from dflash.pairs import ensure_local, resolve_pair
 from dflash.schema import EngineInfo, Event, Message, ModelPair, Request
 from dflash.stops import stop_token_ids
-from dflash.targets import Target, open_target, text_config
+from dflash.targets import open_target, text_config
 from dflash.text import Detokenizer, encode_chat, with_text
-
-Progress = Callable[[str, float | None], None]
+from dflash.wheel_target import Progress
 
 
 class TorchEngine:
@@ -46,28 +45,20 @@ class TorchEngine:
         dtype = dtype or (torch.float32 if self._device.type == "cpu" else torch.bfloat16)
         self.model = _load_target(target_path, dtype, self._device)
         self.tokenizer = AutoTokenizer.from_pretrained(target_path, trust_remote_code=False)
-        self.draft_model: DFlashDraftModel | None = (
-            load_draft(draft_path, dtype=dtype, device=self._device) if draft_path else None
-        )
-        self._open_runners()
+        self.draft_model = load_draft(draft_path, dtype=dtype, device=self._device)
+        # One target serves both lanes: an untapped run of it is the baseline.
+        self.target = open_target(self.model, self.draft_model.target_layer_ids)
+        self.draft = open_draft(self.draft_model, self.model)
         self._stop_ids = stop_token_ids(self.model, self.tokenizer)
-        self.trained_block_size = self.draft_model.block_size if self.draft_model else None
+        self.trained_block_size = self.draft_model.block_size
         self.info = EngineInfo(
             backend="torch",
             version=f"torch {torch.__version__}, transformers {transformers.__version__}",
             target_id=self.pair.target_id,
-            draft_id=self.pair.draft_id if self.draft_model else None,
+            draft_id=self.pair.draft_id,
             device=device_name(self._device),
             dtype=str(dtype).removeprefix("torch."),
             reports="cycles",
-        )
-
-    def _open_runners(self) -> None:
-        """One target for both lanes: an untapped run of it is the baseline."""
-        taps = self.draft_model.target_layer_ids if self.draft_model else ()
-        self.target: Target = open_target(self.model, taps)
-        self.draft: Draft | None = (
-            open_draft(self.draft_model, self.model) if self.draft_model else None
         )
 
     @property
@@ -76,12 +67,9 @@ class TorchEngine:
         return text_config(self.model).max_position_embeddings
 
     def stream(self, request: Request) -> Iterator[Event]:
-        """See ``Engine.stream``. Raises ``EngineError`` for a block the draft cannot draw."""
+        """See ``Engine.stream``. Raises ``BlockSizeError`` for a block the draft cannot draw."""
+        check_block_size(request.block_size, self.trained_block_size)
         ids = self.encode(request.messages, enable_thinking=request.sampling.enable_thinking)
-        if request.block_size > 1:
-            if self.draft is None:
-                raise EngineError("no draft is loaded.", "Set block size 1, or choose a pair.")
-            check_block_size(request.block_size, self.trained_block_size)
         detokenizer = Detokenizer(self.tokenizer)
         events = decode(
             self.target,
@@ -102,11 +90,12 @@ class TorchEngine:
 
     def decode(self, ids: list[int]) -> str:
         """See ``Engine.decode``."""
-        return self.tokenizer.decode(ids, skip_special_tokens=False)
+        return str(self.tokenizer.decode(ids, skip_special_tokens=False))
 
     def close(self) -> None:
         """Drop the models; a CUDA device gets its memory back."""
-        self.model = self.draft_model = self.target = self.draft = None  # type: ignore[assignment]
+        for name in ("model", "draft_model", "target", "draft"):
+            self.__dict__.pop(name, None)
         if self._device.type == "cuda":
             torch.cuda.empty_cache()
 

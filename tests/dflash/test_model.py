@@ -154,7 +154,7 @@ def test_dynamic_convolution_equals_the_sum_written_out():
         for back in range(2):
             if slot - back >= 0:
                 expected[0, slot] += kernel[0, slot, back] * x[0, slot - back]
-    torch.testing.assert_close(DynamicConv.apply(x, kernel), expected)
+    torch.testing.assert_close(DynamicConv.convolve(x, kernel), expected)
 
 
 def test_the_selector_is_the_best_next_candidate_given_the_last_choice():
