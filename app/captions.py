@@ -6,9 +6,11 @@ to say anything, it says that instead.
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+
 from app import view
 from app.runs import Run
-from app.whatif import best, cycle_cost, predictions
+from app.whatif import Prediction, cycle_cost, predictions
 from dflash.metrics import acceptance_by_position, tau_at
 from dflash.schema import Cycle
 
@@ -45,7 +47,7 @@ def cycle_time(run: Run) -> str:
     """What a cycle costs and yields, in steps."""
     step, cycle = cycle_cost(run.baseline), cycle_cost(run.dflash)
     spec = run.comparison.dflash.spec
-    if step is None or cycle is None or spec is None or step.total_s <= 0:
+    if step is None or cycle is None or spec is None or spec.tau is None or step.total_s <= 0:
         return nothing_to_draw(run)
     steps = cycle.total_s / step.total_s
     per_token = steps / spec.tau
@@ -118,7 +120,7 @@ def heat_map(run: Run) -> str:
 def histogram(run: Run) -> str:
     """The commonest outcome of a cycle."""
     spec = run.comparison.dflash.spec
-    if spec is None or spec.acceptance_histogram is None:
+    if spec is None or spec.acceptance_histogram is None or not spec.num_cycles or not spec.tau:
         return nothing_to_draw(run)
     counts = spec.acceptance_histogram
     mode = max(range(len(counts)), key=lambda k: counts[k])
@@ -175,13 +177,12 @@ def speedup_so_far(run: Run) -> str:
     )
 
 
-def what_if(run: Run, block_size: int) -> str:
+def what_if(options: Sequence[Prediction], block_size: int) -> str:
     """The slider's answer in one sentence."""
-    options = predictions(run)
-    chosen = next((p for p in options if p.block_size == block_size), None)
-    top = best(options)
-    if chosen is None or top is None:
-        return nothing_to_draw(run)
+    chosen = next(p for p in options if p.block_size == block_size)
+    top = max(options, key=lambda p: p.speedup)
+    if block_size == 1:
+        return "Block 1 is one token at a time: nothing is drafted, the speedup is 1."
     fate = "faster" if chosen.speedup >= 1 else "slower"
     amount = chosen.speedup if chosen.speedup >= 1 else 1 / chosen.speedup
     sentence = (

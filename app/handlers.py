@@ -6,144 +6,35 @@ views; a field that is ``None`` is unchanged and is not sent again.
 
 from __future__ import annotations
 
-import importlib.metadata
-import secrets
-from collections.abc import Callable, Iterator
-from contextlib import closing
-from dataclasses import dataclass, field
-from datetime import datetime, timezone
+from collections.abc import Callable, Generator, Iterator
+from contextlib import closing, contextmanager
+from typing import TypeAlias
 
-from app import charts, headline, view
-from app.charts import Chart
-from app.race import (
-    BASELINE,
-    DFLASH,
-    Lane,
-    LaneFailed,
-    RaceEvent,
-    in_slices,
-    lane_requests,
-    race,
-    warm_up,
+from app import view
+from app.finished import (
+    Checked,
+    PlaygroundView,
+    WhatIfView,
+    close_stage,
+    finished_view,
+    first_what_if,
+    replay_text,
+    what_if_view,
 )
+from app.form import PlaygroundForm
+from app.pair_card import pair_card
+from app.race import in_slices, race, warm_up
+from app.recorder import Recorder
 from app.runs import Run, load_run
 from app.session import EnginePool, PairChoice, Session, Sessions, Stopped
+from app.share import link_query
 from app.stage import StageHeader, StageWriter
-from app.whatif import cycle_cost
+from app.whatif import CycleCost, cycle_cost, predictions
 from dflash.engines import Engine
 from dflash.errors import DFlashError, EngineError
-from dflash.schema import Event, Message, Prefilled, Request, SamplingParams, Trace
+from dflash.schema import Request
 
-_VERSIONS = ("torch", "transformers", "gradio", "plotly")
-_STOPPED_NOTE = "stopped here; the numbers so far are kept"
-
-
-@dataclass(frozen=True, slots=True)
-class PlaygroundForm:
-    """The form as the page sends it, in input order."""
-
-    pair_id: str
-    target: str
-    draft: str
-    prompt: str
-    block_size: float
-    max_new_tokens: float
-    temperature: float
-    seed: float
-    top_k: float
-    top_p: float
-    enable_thinking: bool
-
-    def choice(self) -> PairChoice:
-        """The pair that was picked. Raises ``DFlashError`` for half a pair of one's own."""
-        if self.pair_id != OWN_PAIR:
-            return PairChoice(self.pair_id)
-        if not self.target.strip():
-            raise DFlashError("no target was given.", "Type its folder or its hub id.")
-        return PairChoice(OWN_PAIR, self.target.strip(), self.draft.strip())
-
-    def request(self) -> Request:
-        """The request. Raises ``DFlashError`` naming the field that is off."""
-        try:
-            return Request(
-                messages=(Message("user", self.prompt or ""),),
-                sampling=SamplingParams(
-                    temperature=float(self.temperature),
-                    top_p=float(self.top_p),
-                    top_k=int(self.top_k),
-                    seed=int(self.seed),
-                    max_new_tokens=int(self.max_new_tokens),
-                    enable_thinking=bool(self.enable_thinking),
-                ),
-                block_size=int(self.block_size),
-            )
-        except (TypeError, ValueError, OverflowError) as error:
-            raise DFlashError(f"{str(error).rstrip('.')}.") from error
-
-
-OWN_PAIR = "my own"
-
-
-@dataclass(frozen=True, slots=True)
-class PlaygroundView:
-    """What changes on the page, in output order."""
-
-    status: str | None = None
-    headline: str | None = None
-    stage: str | None = None
-    charts: tuple[Chart, ...] | None = None
-    run: Run | None = None  # a new last run: what-if, comparing and taking away start from it
-    running: bool | None = None
-
-
-@dataclass(slots=True)
-class Recorder:
-    """Collects a race while it runs, so that a stopped one keeps its numbers."""
-
-    choice: PairChoice
-    engines: tuple[Engine, Engine]
-    request: Request
-    machine: str
-    id: str = field(default_factory=lambda: secrets.token_hex(6))
-    words: dict[int, str] = field(default_factory=dict)
-    events: tuple[list[Event], list[Event]] = field(default_factory=lambda: ([], []))
-    failures: dict[Lane, str] = field(default_factory=dict)
-
-    def word(self, token_id: int) -> str:
-        """The text of one id, decoded once."""
-        if token_id not in self.words:
-            self.words[token_id] = self.engines[DFLASH].decode([token_id])
-        return self.words[token_id]
-
-    def add(self, batch: list[RaceEvent]) -> None:
-        """Keep a batch."""
-        for item in batch:
-            if isinstance(item, LaneFailed):
-                self.failures[item.lane] = item.message
-            else:
-                self.events[item.lane].append(item.event)
-
-    def run(self, *, stopped: bool) -> Run:
-        """The race as far as it got."""
-        left, right = lane_requests(self.request)
-        traces = [
-            Trace(request, engine.info, tuple(events))
-            for request, engine, events in zip(
-                (left, right), self.engines, self.events, strict=True
-            )
-        ]
-        return Run(
-            id=self.id,
-            pair_id=self.choice.label,
-            baseline=traces[BASELINE],
-            dflash=traces[DFLASH],
-            words=self.words,
-            failures=self.failures,
-            stopped=stopped,
-            machine=self.machine,
-            date=datetime.now(timezone.utc).strftime("%Y-%m-%d %H:%M UTC"),
-            versions=versions(),
-        )
+Views: TypeAlias = Generator[PlaygroundView, None, None]
 
 
 class PlaygroundHandlers:
@@ -154,23 +45,25 @@ class PlaygroundHandlers:
         self.sessions = sessions
         self.machine = machine
 
-    def on_run(self, form: PlaygroundForm, session_id: str) -> Iterator[PlaygroundView]:
+    def on_run(self, form: PlaygroundForm, session_id: str) -> Views:
         """Race both lanes. Safe to abandon: the device is free again on the way out."""
         session = self.sessions.of(session_id)
         session.stop.clear()
-        try:
-            request, choice = form.request(), form.choice()
-            with self._device(session):
-                yield PlaygroundView(
-                    status=view.status_line("busy", "starting"), headline="", running=True
-                )
-                yield from self._race(session, choice, request)
-        except Stopped as error:
-            yield PlaygroundView(status=view.status_line("warn", str(error)), running=False)
-        except DFlashError as error:
-            yield PlaygroundView(
-                status=view.status_line("bad", error.message, error.hint), running=False
-            )
+        with closing(self._guarded(session, form)) as views:
+            yield from views
+
+    def on_check(self, block_size: int, session_id: str) -> Views:
+        """Run the what-if's block on the run it predicts from, and show how far off it was."""
+        session = self.sessions.of(session_id)
+        session.stop.clear()
+        basis, choice = session.basis, session.choice
+        if basis is None or choice is None:
+            hint = "Run a race first; a recorded run has no model to check with."
+            yield PlaygroundView(status=view.status_line("warn", "nothing to check yet.", hint))
+            return
+        form = PlaygroundForm.of_run(basis.dflash.request, choice)
+        with closing(self._guarded(session, form.with_block(block_size), check=True)) as views:
+            yield from views
 
     def on_stop(self, session_id: str) -> PlaygroundView:
         """Stop this visitor's race and show what it got. The device is free within one cycle."""
@@ -182,34 +75,60 @@ class PlaygroundHandlers:
             )
         if session.run is None or not session.run.stopped:
             return PlaygroundView(status=view.status_line("idle", "stopped"), running=False)
-        return finished_view(session.run, session.stage_text)
+        return self._finished(session, session.run, session.stage_text)
 
     def on_open(self, text: str, session_id: str) -> PlaygroundView:
         """Show a saved run; no model is needed. Raises ``DFlashError`` for a bad file."""
-        run = load_run(text, source="opened")
-        self.sessions.of(session_id).keep(run)
-        return finished_view(run, replay_text(run))
+        return self.show(load_run(text, source="opened"), session_id)
 
     def on_recall(self, run_id: str, session_id: str) -> PlaygroundView:
-        """Show an earlier run of this window again."""
+        """Show an earlier run of this window again. Raises ``DFlashError`` when it is gone."""
         run = self.sessions.of(session_id).runs.get(run_id)
         if run is None:
             raise DFlashError(
                 "that run is no longer kept on the server.", "Open it from the file you saved."
             )
-        return finished_view(run, replay_text(run))
+        return self.show(run, session_id)
 
-    def _device(self, session: Session) -> _Held:
-        return _Held(self.pool, session)
+    def show(self, run: Run, session_id: str, *, autoplay: bool = False) -> PlaygroundView:
+        """Show a run that is over."""
+        session = self.sessions.of(session_id)
+        session.keep(run)
+        session.rebase(run, None)
+        return self._finished(session, run, replay_text(run, autoplay=autoplay))
+
+    def on_what_if(self, block_size: int, session_id: str) -> WhatIfView | None:
+        """The prediction for another block of the run that is shown; ``None`` for no run."""
+        session = self.sessions.of(session_id)
+        if session.basis is None or not 1 <= block_size <= session.basis.block_size:
+            return None
+        return what_if_view(
+            session.basis, block_size, measured=session.measured, costs=session.costs
+        )
+
+    def _guarded(self, session: Session, form: PlaygroundForm, *, check: bool = False) -> Views:
+        try:
+            request, choice = form.request(), form.choice()
+            with _held(self.pool, session):
+                yield PlaygroundView(
+                    status=view.status_line("busy", "starting"), headline="", running=True
+                )
+                yield from self._race(session, choice, request, check=check)
+        except Stopped as error:
+            yield PlaygroundView(status=view.status_line("warn", str(error)), running=False)
+        except DFlashError as error:
+            yield PlaygroundView(
+                status=view.status_line("bad", error.message, error.hint), running=False
+            )
 
     def _race(
-        self, session: Session, choice: PairChoice, request: Request
+        self, session: Session, choice: PairChoice, request: Request, *, check: bool
     ) -> Iterator[PlaygroundView]:
         for step in self.pool.opening(choice, session.stop.is_set):
             yield PlaygroundView(status=view.progress_line(step.text, step.done))
         engine = self.pool.peek(choice)
         assert engine is not None, "opening() leaves the engine in the pool"
-        request = fitting(request, engine)
+        check_block(request, engine)
         if not self.pool.is_warm(choice, request.block_size):
             yield PlaygroundView(status=view.status_line("busy", "warming up both lanes"))
             warm_up(engine, request)
@@ -219,6 +138,7 @@ class PlaygroundHandlers:
         yield PlaygroundView(
             status=view.status_line("busy", f"reading the prompt with {choice.label}"),
             stage=writer.text,
+            pair_card=pair_card(choice.pair_id, engine),
         )
         completed = False
         try:
@@ -226,11 +146,11 @@ class PlaygroundHandlers:
             completed = not session.stop.is_set()
         finally:
             run = recorder.run(stopped=not completed)
-            _close_stage(writer, run)
+            close_stage(writer, run)
             session.keep(run)
             session.stage_text = writer.text
-            self._remember_costs(session, choice, run)
-        yield finished_view(run, writer.text)
+        checked = _after(session, choice, run, check=check)
+        yield self._finished(session, run, writer.text, checked)
 
     def _stream(
         self, session: Session, recorder: Recorder, writer: StageWriter
@@ -242,37 +162,46 @@ class PlaygroundHandlers:
                 recorder.add(batch)
                 writer.add(batch)
                 status = None
-                if not started and _both_prefilled(recorder):
+                if not started and recorder.both_prefilled:
                     started = True
                     status = view.status_line(
                         "busy", "both lanes are running; their own clocks make the numbers"
                     )
                 yield PlaygroundView(status=status, stage=writer.text)
 
-    def _remember_costs(self, session: Session, choice: PairChoice, run: Run) -> None:
-        cost = cycle_cost(run.dflash)
-        if cost and run.block_size > 1 and not run.stopped:
-            session.costs[(choice.label, run.block_size)] = cost
+    def _finished(
+        self, session: Session, run: Run, stage_text: str, checked: Checked | None = None
+    ) -> PlaygroundView:
+        if checked and session.basis:
+            what_if = what_if_view(
+                session.basis,
+                checked.block_size,
+                measured=session.measured,
+                costs=session.costs,
+                checked=checked,
+            )
+        else:
+            what_if = first_what_if(run, session.costs)
+        choice = session.choice or PairChoice(run.pair_id)
+        query = link_query(PlaygroundForm.of_run(run.dflash.request, choice))
+        return finished_view(run, stage_text, what_if=what_if, link_query=query)
 
 
-class _Held:
+@contextmanager
+def _held(pool: EnginePool, session: Session) -> Iterator[None]:
     """The device and the session's busy mark, taken together and given back together."""
-
-    def __init__(self, pool: EnginePool, session: Session) -> None:
-        self._pool, self._session = pool, session
-
-    def __enter__(self) -> None:
-        while not self._pool.device.acquire(timeout=0.2):
-            if self._session.stop.is_set():
-                raise Stopped("stopped while waiting for the device.")
-        self._session.idle.clear()
-
-    def __exit__(self, *_: object) -> None:
-        self._pool.device.release()
-        self._session.idle.set()
+    while not pool.device.acquire(timeout=0.2):
+        if session.stop.is_set():
+            raise Stopped("stopped while waiting for the device.")
+    session.idle.clear()
+    try:
+        yield
+    finally:
+        pool.device.release()
+        session.idle.set()
 
 
-def fitting(request: Request, engine: Engine) -> Request:
+def check_block(request: Request, engine: Engine) -> None:
     """Check the block against the draft's. Raises ``EngineError`` with the range."""
     trained = engine.trained_block_size
     if trained is not None and request.block_size > trained:
@@ -281,66 +210,24 @@ def fitting(request: Request, engine: Engine) -> Request:
             "was asked for.",
             f"Set the block size to {trained} or less.",
         )
-    return request
 
 
-def finished_view(run: Run, stage_text: str) -> PlaygroundView:
-    """Everything the page shows of a run that has ended."""
-    return PlaygroundView(
-        status=_final_status(run),
-        headline=headline.headline(run),
-        stage=stage_text,
-        charts=charts.build_charts(run),
-        run=run,
-        running=False,
-    )
+def _after(session: Session, choice: PairChoice, run: Run, *, check: bool) -> Checked | None:
+    """Learn from a run: it becomes the what-if's basis, or tests the prediction of the last."""
+    speedup, cost = run.comparison.speedup, cycle_cost(run.dflash)
+    basis = session.basis
+    if not check or basis is None:
+        session.rebase(run, choice)
+        return None
+    if run.stopped or speedup is None:
+        return None
+    predicted = _predicted(basis, run.block_size, session.costs)
+    session.measured[run.block_size] = speedup
+    if cost:
+        session.costs[run.block_size] = cost
+    return Checked(run.block_size, predicted, speedup) if predicted else None
 
 
-def replay_text(run: Run, *, autoplay: bool = False) -> str:
-    """The stage's lines for a run that is already over."""
-    writer = StageWriter(run.word)
-    writer.header(StageHeader(run.id, run.block_size, run.source, run.where, autoplay))
-    writer.add(run.events())
-    _close_stage(writer, run)
-    return writer.text
-
-
-def versions() -> dict[str, str]:
-    """Package versions for provenance, without importing the packages."""
-    known = {}
-    for name in _VERSIONS:
-        try:
-            known[name] = importlib.metadata.version(name)
-        except importlib.metadata.PackageNotFoundError:
-            continue
-    return known
-
-
-def _close_stage(writer: StageWriter, run: Run) -> None:
-    if run.stopped:
-        writer.stopped(_STOPPED_NOTE)
-    writer.end(headline.stage_end(run))
-
-
-def _both_prefilled(recorder: Recorder) -> bool:
-    return all(
-        lane in recorder.failures or any(isinstance(e, Prefilled) for e in events[:1])
-        for lane, events in zip((BASELINE, DFLASH), recorder.events, strict=True)
-    )
-
-
-def _final_status(run: Run) -> str:
-    if run.failures:
-        lanes = {BASELINE: "the plain lane", DFLASH: "the DFlash lane"}
-        said = "; ".join(f"{lanes[lane]}: {text}" for lane, text in run.failures.items())
-        return view.status_line("bad", said)
-    if run.stopped:
-        return view.status_line("warn", "stopped half way; the numbers so far are kept")
-    comparison = run.comparison
-    if comparison.first_difference is not None:
-        at = comparison.first_difference + 1
-        unit = comparison.difference_unit
-        return view.status_line("warn", f"finished; the two texts differ from {unit} {at}")
-    words = {"recorded": "a recorded run", "opened": "an opened run"}
-    what = words.get(run.source, "finished")
-    return view.status_line("good", f"{what}: both lanes wrote the same text")
+def _predicted(basis: Run, block_size: int, costs: dict[int, CycleCost]) -> float | None:
+    options = predictions(basis, costs)
+    return next((p.speedup for p in options if p.block_size == block_size), None)

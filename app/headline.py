@@ -69,7 +69,7 @@ def _verdict(run: Run, comparison: Comparison) -> tuple[str, str]:
     if speedup is None:
         return "–", _too_short(run, right)
     spec = right.spec
-    if spec is None:
+    if spec is None or spec.tau is None:
         return view.factor(speedup), (
             "Both lanes ran one token at a time (block 1): this is what noise looks like."
             if run.block_size == 1
@@ -100,7 +100,11 @@ def _too_short(run: Run, stats: RunStats) -> str:
 def _facts(run: Run, comparison: Comparison) -> list[tuple[str, str]]:
     left, right = comparison.baseline, comparison.dflash
     spec = right.spec
-    tau = f"{spec.tau:.2f} <small>of {run.block_size}</small>" if spec else "not reported"
+    tau = (
+        f"{spec.tau:.2f} <small>of {run.block_size}</small>"
+        if spec and spec.tau
+        else "not reported"
+    )
     return [
         ("DFlash", view.rate(right.output_tps)),
         ("one at a time", view.rate(left.output_tps)),

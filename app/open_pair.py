@@ -2,8 +2,11 @@
 
 from __future__ import annotations
 
+from app.form import OWN_PAIR
 from app.session import PairChoice, Report
 from dflash.engines import Engine, open_engine
+from dflash.errors import PairError
+from dflash.pairs import resolve_pair
 
 
 def open_pair(choice: PairChoice, report: Report) -> Engine:
@@ -11,5 +14,9 @@ def open_pair(choice: PairChoice, report: Report) -> Engine:
 
     Raises ``DFlashError`` children in one sentence. Called in a worker thread.
     """
-    report("loading torch and the models", None)
-    return open_engine("torch", pair=choice.pair_id, progress=report)
+    report(f"loading {choice.label}", None)
+    if choice.pair_id != OWN_PAIR:
+        return open_engine("torch", pair=choice.pair_id, progress=report)
+    if not choice.draft:
+        raise PairError("no draft was given.", "Type the draft's folder or its hub id.")
+    return open_engine("torch", pair=resolve_pair(choice.target, choice.draft), progress=report)

@@ -6,7 +6,7 @@ from __future__ import annotations
 from html import escape
 
 from app import view
-from app.handlers import OWN_PAIR
+from app.form import OWN_PAIR
 from dflash.engines import Engine
 from dflash.presets import PairPreset, load_pair, pair_ids
 

@@ -8,6 +8,7 @@ from __future__ import annotations
 import json
 from collections.abc import Mapping
 from dataclasses import dataclass, field
+from pathlib import Path
 from typing import Any
 
 from app.race import BASELINE, DFLASH, Lane, LaneEvent, LaneFailed, RaceEvent
@@ -18,6 +19,7 @@ from dflash.trace_file import parse_json, trace_from_dict, trace_to_dict
 
 FORMAT = "dflash-race"
 VERSION = 1
+MAX_FILE_BYTES = 20_000_000
 _TEXTS = ("id", "pair_id", "machine", "date", "kind")
 _MAX_WORDS = 300_000
 
@@ -131,6 +133,20 @@ def load_run(text: str, *, source: str) -> Run:
         versions=_texts(data, "versions"),
         **texts,
     )
+
+
+def read_limited(path: Path) -> str:
+    """The text of an uploaded file. Raises ``TraceError`` for one that is too large or no text."""
+    size = path.stat().st_size
+    if size > MAX_FILE_BYTES:
+        raise TraceError(
+            f"this file has {size / 1e6:.0f} MB; saved races have at most "
+            f"{MAX_FILE_BYTES / 1e6:.0f} MB."
+        )
+    try:
+        return path.read_text(encoding="utf-8")
+    except (OSError, UnicodeDecodeError) as error:
+        raise TraceError("this file is not text.", "Open a .json that was saved here.") from error
 
 
 def _texts(data: dict[str, Any], name: str) -> dict[str, str]:

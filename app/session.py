@@ -59,7 +59,11 @@ class Session:
     run: Run | None = None  # the last one, also while it is running
     stage_text: str = ""
     runs: OrderedDict[str, Run] = field(default_factory=OrderedDict)
-    costs: dict[tuple[str, int], CycleCost] = field(default_factory=dict)  # by pair and block
+    # What-if: the run it predicts from, the pair that can check it, and what was measured of it.
+    basis: Run | None = None
+    choice: PairChoice | None = None
+    measured: dict[int, float] = field(default_factory=dict)  # block size -> speedup
+    costs: dict[int, CycleCost] = field(default_factory=dict)  # block size -> cycle
 
     def __post_init__(self) -> None:
         self.idle.set()
@@ -70,6 +74,13 @@ class Session:
         self.runs[run.id] = run
         while len(self.runs) > _MAX_RUNS:
             self.runs.popitem(last=False)
+
+    def rebase(self, run: Run, choice: PairChoice | None) -> None:
+        """Predict from this run from now on; ``choice`` is ``None`` when no model made it here."""
+        speedup = run.comparison.speedup
+        self.basis, self.choice = run, choice
+        self.measured = {run.block_size: speedup} if speedup else {}
+        self.costs = {}
 
 
 class Sessions:

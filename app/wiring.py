@@ -11,45 +11,59 @@ from typing import Any
 import gradio as gr
 
 from app.charts import CHART_TITLES, Chart, chart_table
-from app.handlers import PlaygroundView
+from app.finished import PlaygroundView, WhatIfView
 from dflash.errors import DFlashError
-
-NUM_CHART_OUTPUTS = 2 * len(CHART_TITLES)
 
 
 def shown(error: DFlashError) -> gr.Error:
     """The one translation of an error for the user."""
-    return gr.Error(f"{error.message} {error.hint}".strip(), print_exception=False)
+    return gr.Error(str(error), print_exception=False)
 
 
 def session_id(request: gr.Request) -> str:
-    """The window's own id; calls without one (bare HTTP) share none."""
+    """The window's own id."""
     return str(request.session_hash)
 
 
-def chart_outputs(charts: tuple[Chart, ...] | None) -> list[Any]:
-    """Figure and caption of every chart, in ``CHART_TITLES`` order."""
+def race_outputs(view: PlaygroundView) -> list[Any]:
+    """Every output of the playground, in the order of ``Playground.outputs``."""
+    return [
+        *(_or_skip(value) for value in (view.status, view.headline, view.stage)),
+        *_chart_outputs(view.charts),
+        *_buttons(view.running),
+        *what_if_outputs(view.what_if),
+        *(_or_skip(value) for value in (view.takeaway, view.kept, view.pair_card)),
+    ]
+
+
+def what_if_outputs(view: WhatIfView | None) -> list[Any]:
+    """Slider, sentence, figure."""
+    if view is None:
+        return [gr.skip()] * 3
+    slider = (
+        gr.update(maximum=view.maximum, value=view.value, interactive=True)
+        if view.maximum
+        else gr.skip()
+    )
+    return [slider, view.text, gr.update(value=view.figure, visible=view.figure is not None)]
+
+
+def _or_skip(value: str | None) -> Any:
+    return gr.skip() if value is None else value
+
+
+def _chart_outputs(charts: tuple[Chart, ...] | None) -> list[Any]:
     if charts is None:
-        return [gr.skip()] * NUM_CHART_OUTPUTS
+        return [gr.skip()] * (2 * len(CHART_TITLES))
     outputs: list[Any] = []
     for chart in charts:
         outputs.append(gr.update(value=chart.figure, visible=chart.figure is not None))
-        outputs.append(chart_block(chart))
+        outputs.append(f'<p class="caption">{escape(chart.caption)}</p>{chart_table(chart)}')
     return outputs
-
-
-def chart_block(chart: Chart) -> str:
-    """The sentence and the table under a chart."""
-    return f'<p class="caption">{escape(chart.caption)}</p>{chart_table(chart)}'
-
-
-def race_outputs(view: PlaygroundView) -> list[Any]:
-    """Status, headline, stage, charts, the two buttons."""
-    texts = [gr.skip() if v is None else v for v in (view.status, view.headline, view.stage)]
-    return [*texts, *chart_outputs(view.charts), *_buttons(view.running)]
 
 
 def _buttons(running: bool | None) -> list[Any]:
     if running is None:
-        return [gr.skip(), gr.skip()]
-    return [gr.update(interactive=not running), gr.update(interactive=running)]
+        return [gr.skip()] * 3
+    idle = gr.update(interactive=not running)
+    return [idle, gr.update(interactive=running), idle]

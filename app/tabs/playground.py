@@ -11,8 +11,9 @@ import gradio as gr
 from app.charts import CHART_TITLES
 from app.examples import EXAMPLES
 from app.pair_card import DEFAULT_PAIR, pair_card, pair_choices, trained_block
+from app.recorded import recorded_runs
 
-_STAGE_JS = (Path(__file__).parent.parent / "stage.js").read_text(encoding="utf-8")
+_HERE = Path(__file__).parent.parent
 _NUM_FRONT_CHARTS = 3
 
 
@@ -41,6 +42,14 @@ class Playground:
     headline: gr.HTML
     stage: gr.HTML
     charts: tuple[gr.Plot | gr.HTML, ...]  # figure and caption of each title in turn
+    recorded: gr.Dropdown
+    open_file: gr.UploadButton
+    what_block: gr.Slider
+    what_text: gr.HTML
+    what_plot: gr.Plot
+    check: gr.Button
+    takeaway: gr.HTML
+    kept: gr.HTML
 
     @property
     def form(self) -> list[gr.components.Component]:
@@ -53,7 +62,15 @@ class Playground:
     @property
     def outputs(self) -> list[gr.components.Component]:
         """Outputs in the order of ``wiring.race_outputs``."""
-        return [self.status, self.headline, self.stage, *self.charts, self.run, self.stop]
+        return [
+            self.status, self.headline, self.stage, *self.charts, self.run, self.stop, self.check,
+            *self.what_if, self.takeaway, self.kept, self.pair_card,
+        ]  # fmt: skip
+
+    @property
+    def what_if(self) -> list[gr.components.Component]:
+        """The what-if part in the order of ``wiring.what_if_outputs``."""
+        return [self.what_block, self.what_text, self.what_plot]
 
 
 def build_playground() -> Playground:
@@ -61,14 +78,67 @@ def build_playground() -> Playground:
     parts: dict[str, Any] = {**_top_line(), **_form()}
     parts["status"] = gr.HTML(elem_id="status", apply_default_css=False)
     parts["headline"] = gr.HTML(elem_id="headline", apply_default_css=False)
-    parts["stage"] = gr.HTML(
+    parts["stage"] = _scripted("stage", "stage.js")
+    parts |= _replays()
+    parts["charts"] = _charts()
+    parts |= _what_if()
+    gr.HTML("<h2>Take it away</h2>", apply_default_css=False)
+    parts["takeaway"] = _scripted("takeaway", "takeaway.js")
+    gr.HTML("<h2>Your runs</h2>", apply_default_css=False)
+    parts["kept"] = _scripted("kept", "kept_runs.js")
+    return Playground(**parts)
+
+
+def _scripted(name: str, script: str) -> gr.HTML:
+    """A part that the browser draws itself from a string that the server sends."""
+    return gr.HTML(
         "",
-        html_template='<div class="stage"></div>',
-        js_on_load=_STAGE_JS,
+        html_template=f'<div class="{name}"></div>',
+        js_on_load=(_HERE / script).read_text(encoding="utf-8"),
         apply_default_css=False,
-        elem_id="stage",
+        elem_id=name,
     )
-    return Playground(**parts, charts=_charts())
+
+
+def _replays() -> dict[str, Any]:
+    choices = [(f"{run.kind or run.pair_id}, {run.machine}", run.id) for run in recorded_runs()]
+    with gr.Row(elem_id="replays"):
+        recorded = gr.Dropdown(
+            choices,
+            value=choices[0][1] if choices else None,
+            label="Recorded runs",
+            visible=bool(choices),
+            min_width=220,
+            scale=2,
+        )
+        open_file = gr.UploadButton(
+            "Open a saved run", file_types=[".json"], size="sm", min_width=150, scale=0
+        )
+    return {"recorded": recorded, "open_file": open_file}
+
+
+def _what_if() -> dict[str, Any]:
+    gr.HTML("<h2>What if the block were smaller</h2>", apply_default_css=False)
+    with gr.Row(elem_id="what-if"):
+        with gr.Column(scale=2, min_width=280):
+            block = gr.Slider(
+                1, 16, value=8, step=1, label="Block size to predict", interactive=False
+            )
+            text = gr.HTML(
+                '<p class="caption">After a run this predicts every smaller block from its '
+                "positions and costs.</p>",
+                apply_default_css=False,
+            )
+            check = gr.Button("Check it: really run this block", size="sm", elem_id="check")
+        with gr.Column(scale=3, min_width=300):
+            plot = gr.Plot(
+                label="Predicted speedup by block size",
+                show_label=False,
+                container=False,
+                visible=False,
+                elem_classes="chart",
+            )
+    return {"what_block": block, "what_text": text, "what_plot": plot, "check": check}
 
 
 def _top_line() -> dict[str, Any]:

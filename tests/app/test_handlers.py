@@ -7,7 +7,8 @@ import time
 
 import pytest
 
-from app.handlers import OWN_PAIR, PlaygroundForm, PlaygroundHandlers
+from app.form import OWN_PAIR, PlaygroundForm
+from app.handlers import PlaygroundHandlers
 from app.session import EnginePool, PairChoice, Sessions
 from dflash.errors import CheckpointError, DFlashError
 
@@ -38,18 +39,18 @@ def page(counting_engine):
 
 
 def test_a_run_ends_with_a_headline_every_chart_and_the_same_text_in_both_lanes(page):
-    views = list(page().on_run(form(), "a"))
-    last = views[-1]
+    handlers = page()
+    last = list(handlers.on_run(form(), "a"))[-1]
     assert last.running is False and "both lanes wrote the same text" in last.status
     assert "identical text, 64 of 64 tokens" in last.headline
     assert "measured here" in last.headline
     assert all(chart.figure is not None and chart.caption for chart in last.charts)
-    assert last.run.comparison.outputs_match
+    assert handlers.sessions.of("a").run.comparison.outputs_match
 
 
 def test_an_unchanged_field_is_not_sent_again(page):
     views = list(page().on_run(form(), "a"))
-    assert all(v.charts is None and v.run is None for v in views[:-1])
+    assert all(v.charts is None and v.takeaway is None for v in views[:-1])
     assert sum(v.headline is not None for v in views) == 2
 
 
@@ -57,9 +58,10 @@ def test_the_numbers_shown_are_the_lanes_own_whatever_the_page_costs(page, count
     """A slow page (20 ms per update) changes no measured number."""
     shown = []
     for draw_s in (0.0, 0.02):
-        for view in page(counting_engine(busy_s=0.002)).on_run(form(), "a"):
+        handlers = page(counting_engine(busy_s=0.002))
+        for _ in handlers.on_run(form(), "a"):
             time.sleep(draw_s)
-        shown.append(view.run.comparison.dflash.output_tps)
+        shown.append(handlers.sessions.of("a").run.comparison.dflash.output_tps)
     assert shown[1] == pytest.approx(shown[0], rel=0.02)
 
 
@@ -82,8 +84,9 @@ def test_stop_keeps_the_numbers_so_far_and_frees_the_device_within_one_step(page
     assert not handlers.pool.device.locked() and engine.open_streams == 0
     worker.join(timeout=5)
     assert "stopped half way" in stopped.status and "stopped half way" in stopped.headline
-    assert stopped.run.stopped and stopped.run.dflash.cycles and not stopped.run.dflash.finished
-    assert stopped.run.comparison.dflash.output_tps is not None
+    run = handlers.sessions.of("a").run
+    assert run.stopped and run.dflash.cycles and not run.dflash.finished
+    assert run.comparison.dflash.output_tps is not None
 
 
 def test_a_run_after_a_stopped_one_starts_from_zero(page, counting_engine):
@@ -94,9 +97,10 @@ def test_a_run_after_a_stopped_one_starts_from_zero(page, counting_engine):
     running.close()
     assert not handlers.pool.device.locked()
     assert handlers.sessions.of("a").run.stopped
-    last = list(handlers.on_run(form(), "a"))[-1]
-    assert last.run.comparison.dflash.num_output_tokens == 64
-    assert not last.run.stopped
+    list(handlers.on_run(form(), "a"))
+    run = handlers.sessions.of("a").run
+    assert run.comparison.dflash.num_output_tokens == 64
+    assert not run.stopped
 
 
 def test_two_windows_never_see_each_others_run(page):
@@ -168,9 +172,10 @@ def test_stop_during_a_download_cancels_it(page):
 
 
 def test_a_lane_that_breaks_is_said_and_the_other_is_kept(page, counting_engine):
-    last = list(page(counting_engine(fails_after={8: 3})).on_run(form(), "a"))[-1]
+    handlers = page(counting_engine(fails_after={8: 3}))
+    last = list(handlers.on_run(form(), "a"))[-1]
     assert "the lane broke" in last.status
-    assert last.run.baseline.finished is not None
+    assert handlers.sessions.of("a").run.baseline.finished is not None
 
 
 def test_texts_that_differ_are_never_called_lossless(page, counting_engine):
@@ -197,5 +202,6 @@ def test_the_pool_opens_a_pair_once_and_closes_the_least_used(counting_engine):
 
 
 def test_a_prompt_with_markup_is_shown_as_text(page):
-    last = list(page().on_run(form(pair_id="<img src=x onerror=alert(1)>"), "a"))[-1]
+    name = "<img src=x onerror=alert(1)>"
+    last = list(page().on_run(form(pair_id=OWN_PAIR, target=name, draft="d"), "a"))[-1]
     assert "<img" not in last.headline and "&lt;img" in last.headline
