@@ -15,10 +15,9 @@ import torch
 from transformers import GenerationConfig
 from transformers.generation.streamers import BaseStreamer
 
+from dflash.budget import token_budget
 from dflash.clock import synchronize
-from dflash.detokenize import Detokenizer
 from dflash.engines.torch_engine import TorchEngine
-from dflash.generate import token_budget
 from dflash.schema import (
     Cycle,
     EngineInfo,
@@ -30,6 +29,7 @@ from dflash.schema import (
     Trace,
 )
 from dflash.stops import stop_token_ids
+from dflash.text import Detokenizer
 
 
 class GenerateBaseline:

