@@ -17,7 +17,7 @@ _RUNNER = """
 import json, sys
 try:
     import resource
-    resource.setrlimit(resource.RLIMIT_CPU, (5, 5))
+    resource.setrlimit(resource.RLIMIT_CPU, (2, 2))
     resource.setrlimit(resource.RLIMIT_AS, (1 << 29, 1 << 29))
 except ImportError:
     pass
