@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from advisor.checkpoint import draft_dialect
 from advisor.relatives import find_relative
-from advisor.rules.case import Case, Fault, rule
+from advisor.rules.case import REFERENCE, Case, Fault, rule
 from advisor.values import shown
 
 
@@ -21,7 +21,8 @@ def relative(case: Case) -> Fault | None:
     )
 
 
-@rule("architecture.not-a-draft", "error", "architecture", for_any_draft=True)
+@rule("architecture.not-a-draft", "error", "architecture", for_any_draft=True,
+      evidence=REFERENCE)  # fmt: skip
 def not_a_draft(case: Case) -> Fault | None:
     """The draft's config has none of the marks of a DFlash draft."""
     if case.draft.dialect != "unknown" or find_relative(case.draft.raw) is not None:
@@ -35,7 +36,8 @@ def not_a_draft(case: Case) -> Fault | None:
     )
 
 
-@rule("architecture.target-is-draft", "error", "architecture", for_any_draft=True)
+@rule("architecture.target-is-draft", "error", "architecture", for_any_draft=True,
+      evidence=REFERENCE)  # fmt: skip
 def target_is_draft(case: Case) -> Fault | None:
     """What was given as the target is itself a draft."""
     if case.target is None or not case.target.raw:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from advisor.rules.case import PAPER, Case, Fault, rule
+from advisor.rules.case import PAPER, REFERENCE, Case, Fault, rule
 from advisor.values import shown
 
 
@@ -29,7 +29,7 @@ def _written(case: Case) -> tuple[Any, Any]:
     return nested or case.draft.raw.get("dflash.block_size"), case.draft.raw.get("block_size")
 
 
-@rule("block.not-positive", "error", "block_size")
+@rule("block.not-positive", "error", "block_size", evidence=REFERENCE)
 def not_positive(case: Case) -> Fault | None:
     """The block has no slot at all."""
     for value, where in (
@@ -114,7 +114,7 @@ def window(case: Case) -> Fault | None:
     )
 
 
-@rule("block.beyond-context", "error", "block_size")
+@rule("block.beyond-context", "error", "block_size", evidence=REFERENCE)
 def beyond_context(case: Case) -> Fault | None:
     """The block is longer than the whole context of draft or target."""
     block = case.block_size

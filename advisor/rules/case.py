@@ -15,6 +15,8 @@ from advisor.schema import DraftSpec, EngineName, Finding, Severity, TargetSpec,
 from dflash.presets import DraftFacts, PairPreset
 
 PAPER = "https://arxiv.org/abs/2602.06036"
+REFERENCE = "https://github.com/z-lab/dflash"  # the authors' own loader and loop
+QWEN3_CONFIG = "https://huggingface.co/docs/transformers/model_doc/qwen3"
 
 
 @dataclass(frozen=True, slots=True)
@@ -122,24 +124,34 @@ class Case:
 
     @cached_property
     def lookalikes(self) -> tuple[DraftFacts, ...]:
-        """Revisions with this draft's name, else with every defining number equal to its own."""
-        if self.revisions:
-            return self.revisions
+        """Published revisions that no known number of this draft contradicts.
+
+        By its own name; else by its target's; else by numbers alone, layers of the target included.
+        """
+        named = self.pairs or self.target_pairs
+        candidates = named or known_pairs()
         return tuple(
-            f for pair in known_pairs() for f in pair.drafts if _same_numbers(self.draft, f)
+            facts
+            for pair in candidates
+            for facts in pair.drafts
+            if _agrees(self.draft, facts, by_name=bool(named))
         )
 
 
-def _same_numbers(draft: DraftSpec, facts: DraftFacts) -> bool:
-    return (
-        facts.target_layer_ids is not None
-        and facts.target_layer_ids == draft.target_layer_ids
-        and facts.block_size == draft.block_size
-        and facts.num_target_layers == draft.num_target_layers
-        and facts.hidden_size == draft.shape.hidden_size
-        and facts.num_layers == draft.shape.num_layers
-        and facts.mask_token_id in (None, draft.mask_token_id)
+def _agrees(draft: DraftSpec, facts: DraftFacts, *, by_name: bool) -> bool:
+    """Whether the taps are equal and nothing else that both sides know differs."""
+    if draft.target_layer_ids is None or draft.target_layer_ids != facts.target_layer_ids:
+        return False
+    if not by_name and draft.num_target_layers is None:
+        return False
+    both = (
+        (draft.block_size, facts.block_size),
+        (draft.num_target_layers, facts.num_target_layers),
+        (draft.shape.hidden_size, facts.hidden_size),
+        (draft.shape.num_layers, facts.num_layers),
+        (draft.mask_token_id, facts.mask_token_id),
     )
+    return all(ours is None or theirs is None or ours == theirs for ours, theirs in both)
 
 
 @dataclass(frozen=True, slots=True)

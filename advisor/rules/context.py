@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from advisor.rules.case import PAPER, Case, Fault, rule
+from advisor.rules.case import PAPER, QWEN3_CONFIG, Case, Fault, rule
 
 LIMIT = "https://github.com/predibase/lorax/issues/474"
 POSITIONS = "https://github.com/spiritbuun/buun-llama-cpp/issues/32"
@@ -37,7 +37,7 @@ def exceeded(case: Case) -> Fault | None:
     )
 
 
-@rule("context.not-positive", "error", "context_length")
+@rule("context.not-positive", "error", "context_length", evidence=QWEN3_CONFIG)
 def not_positive(case: Case) -> Fault | None:
     """A context length is zero or negative."""
     for who, limit in (
@@ -45,7 +45,10 @@ def not_positive(case: Case) -> Fault | None:
         ("target", case.target.max_position_embeddings if case.target else None),
     ):
         if limit is not None and limit < 1:
-            return Fault(f"The {who}'s max_position_embeddings is {limit}; it must be positive.")
+            return Fault(
+                f"The {who}'s max_position_embeddings is {limit}; it must be positive.",
+                "Restore the value from the published config.json.",
+            )
     return None
 
 

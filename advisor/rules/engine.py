@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from advisor.rules.case import Case, Fault, rule
+from advisor.rules.case import REFERENCE, Case, Fault, rule
 from advisor.rules.pairing import target_quantization
 from advisor.schema import EngineName
 
@@ -223,7 +223,7 @@ def sampled(case: Case) -> Fault | None:
     )
 
 
-@rule("engine.temperature-range", "error", "temperature")
+@rule("engine.temperature-range", "error", "temperature", evidence=REFERENCE)
 def temperature_range(case: Case) -> Fault | None:
     """The temperature is negative."""
     temperature = case.settings.temperature

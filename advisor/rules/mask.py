@@ -53,6 +53,12 @@ def is_stop_id(case: Case) -> Fault | None:
     source = case.stop_ids.get(mask) or ("the draft's config" if mask in _draft_eos(case) else None)
     if source is None:
         return None
+    if any(mask == facts.mask_token_id for facts in case.revisions):
+        return Fault(
+            f"mask_token_id {mask} is an end-of-text id of {source}, and was published that way.",
+            "Reference loops that search the masked tail for stop ids end after one block.",
+            severity="note",
+        )
     return Fault(
         f"mask_token_id {mask} is an end-of-text id of {source}.",
         "Use the mask the draft was trained with; it is a free or reserved token, never EOS.",
@@ -219,10 +225,9 @@ def unlike_published_draft(case: Case) -> Fault | None:
     if not case.has_file or mask is None or case.revisions:
         return None
     masks = [f.mask_token_id for pair in case.target_pairs for f in pair.drafts]
-    known = [m for m in masks if m is not None]
-    if not known or mask in known:
+    if not masks or None in masks or mask in masks:
         return None
     return Fault(
-        f"mask_token_id is {mask}; the published draft for this target has {known[0]}.",
+        f"mask_token_id is {mask}; the published draft for this target has {masks[0]}.",
         "Right for another draft; if this is the published one, restore its own id.",
     )

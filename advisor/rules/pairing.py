@@ -5,10 +5,11 @@ from __future__ import annotations
 import re
 
 from advisor.known import pairs_with_target, same_model, target_names
-from advisor.rules.case import Case, Fault, rule
+from advisor.rules.case import QWEN3_CONFIG, Case, Fault, rule
 from advisor.values import shown
 
 FINE_TUNE = "https://github.com/AEON-7/Qwen3.6-27B-AEON-Ultimate-Uncensored-DFlash/issues/6"
+RESTORE = "Restore the value from the published config.json."
 _VOCAB_PADDING = 0.05  # rows differ by padding (152064 against 152576); families by far more
 _QUANTIZED_NAME = re.compile(
     r"(?i)(?:^|[-_.])(awq|gptq|fp8|fp4|nvfp4|mxfp4|int[48]|w[48]a\d+|[3-8]-?bit|bnb|gguf|exl[23]|"
@@ -25,7 +26,7 @@ def num_target_layers(case: Case) -> Fault | None:
     if trained is None:
         return None
     if trained < 1:
-        return Fault(f"num_target_layers is {trained}; a target has at least one layer.")
+        return Fault(f"num_target_layers is {trained}; a target has at least one layer.", RESTORE)
     layers = case.target.shape.num_layers if case.target else None
     if layers is None or layers == trained:
         return None
@@ -48,7 +49,7 @@ def hidden_size(case: Case) -> Fault | None:
             )
         return None
     if size < 1:
-        return Fault(f"The draft's hidden_size is {size}; it must be positive.")
+        return Fault(f"The draft's hidden_size is {size}; it must be positive.", RESTORE)
     target = case.target.shape.hidden_size if case.target else None
     if target is None or target == size:
         return None
@@ -66,7 +67,7 @@ def _expected_target_hidden(case: Case) -> int | None:
     return case.draft.shape.hidden_size
 
 
-@rule("pairing.num-hidden-layers", "error", "num_hidden_layers")
+@rule("pairing.num-hidden-layers", "error", "num_hidden_layers", evidence=QWEN3_CONFIG)
 def num_hidden_layers(case: Case) -> Fault | None:
     """The draft's own layer count is missing or impossible."""
     layers = case.draft.shape.num_layers
@@ -79,10 +80,10 @@ def num_hidden_layers(case: Case) -> Fault | None:
         )
     if layers >= 1:
         return None
-    return Fault(f"The draft's num_hidden_layers is {layers}; it must be at least 1.")
+    return Fault(f"The draft's num_hidden_layers is {layers}; it must be at least 1.", RESTORE)
 
 
-@rule("pairing.heads", "error", "num_attention_heads")
+@rule("pairing.heads", "error", "num_attention_heads", evidence=QWEN3_CONFIG)
 def heads(case: Case) -> Fault | None:
     """The draft's attention heads, key-value heads and head size do not fit together."""
     shape = case.draft.shape
@@ -92,7 +93,9 @@ def heads(case: Case) -> Fault | None:
         ("intermediate_size", shape.intermediate_size), ("vocab_size", shape.vocab_size),
     ):  # fmt: skip
         if value is not None and value < 1:
-            return Fault(f"The draft's {name} is {value}; it must be positive.", field=name)
+            return Fault(
+                f"The draft's {name} is {value}; it must be positive.", RESTORE, field=name
+            )
     if num_heads and num_kv and num_heads % num_kv:
         return Fault(
             f"{num_heads} attention heads cannot be shared among {num_kv} key-value heads.",
@@ -125,7 +128,7 @@ def draft_vocab(case: Case) -> Fault | None:
     if small is None:
         return None
     if small < 1 or (full is not None and small > full):
-        return Fault(f"draft_vocab_size is {small}, the target's vocabulary is {full}.")
+        return Fault(f"draft_vocab_size is {small}, the target's vocabulary is {full}.", RESTORE)
     shapes = case.draft.tensor_shapes
     if shapes is None or full is None or small == full or "d2t" in shapes:
         return None
@@ -249,7 +252,7 @@ def _short_dtype(name: str | None) -> str | None:
     return None if name is None else name.removeprefix("torch.").lower()
 
 
-@rule("pairing.unknown-dtype", "warning", "dtype")
+@rule("pairing.unknown-dtype", "warning", "dtype", evidence=QWEN3_CONFIG)
 def unknown_dtype(case: Case) -> Fault | None:
     """The draft's dtype is not one that loaders know."""
     name = _short_dtype(case.draft.shape.dtype)

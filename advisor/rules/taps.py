@@ -167,7 +167,8 @@ def _tapped_hidden(case: Case) -> int | None:
     return written if type(written) is int and written > 0 else case.draft.shape.hidden_size
 
 
-@rule("taps.disagree", "error", "target_layer_ids")
+@rule("taps.disagree", "error", "target_layer_ids",
+      evidence="https://github.com/turboderp-org/exllamav3/pull/276")  # fmt: skip
 def disagree(case: Case) -> Fault | None:
     """target_layer_ids at the top level and in dflash_config are different lists."""
     nested, top = case.draft.target_layer_ids, case.draft.raw.get("target_layer_ids")
@@ -223,7 +224,7 @@ def unlike_targets_draft(case: Case) -> Fault | None:
         return None
     known = [f.target_layer_ids for pair in case.target_pairs for f in pair.drafts]
     same_count = [ids for ids in known if ids is not None and len(ids) == len(taps)]
-    if not same_count or taps in same_count:
+    if not same_count or None in known or taps in same_count:
         return None
     return Fault(
         f"target_layer_ids is {shown(taps)}; the published draft for this target has "

@@ -9,7 +9,7 @@ THINKING = "https://github.com/z-lab/dflash/issues/60"
 
 
 def _trained_thinking(case: Case) -> bool | None:
-    """Whether the draft was trained on thinking answers, when every revision agrees."""
+    """Whether the draft was trained on thinking answers, when every published lookalike agrees."""
     answers = {facts.thinking for facts in case.lookalikes}
     return answers.pop() if len(answers) == 1 else None
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from advisor.rules.case import Case, Fault, rule
+from advisor.rules.case import QWEN3_CONFIG, Case, Fault, rule
 from advisor.values import shown
 
 KEEP_TRAINED = "https://github.com/z-lab/dflash/issues/126"
@@ -23,7 +23,7 @@ def layer_types_length(case: Case) -> Fault | None:
     )
 
 
-@rule("window.layer-types-unknown", "error", "layer_types")
+@rule("window.layer-types-unknown", "error", "layer_types", evidence=QWEN3_CONFIG)
 def layer_types_unknown(case: Case) -> Fault | None:
     """A draft layer has a type no DFlash engine runs."""
     odd = next((t for t in case.draft.shape.layer_types or () if t not in _KNOWN_TYPES), None)
@@ -50,7 +50,7 @@ def missing(case: Case) -> Fault | None:
     )
 
 
-@rule("window.not-positive", "error", "sliding_window")
+@rule("window.not-positive", "error", "sliding_window", evidence=QWEN3_CONFIG)
 def not_positive(case: Case) -> Fault | None:
     """The window has no room for a single token."""
     for value, where in (
