@@ -13,9 +13,10 @@ from typing import Any
 from advisor import sources
 from advisor.catalog import hardware_named, load_hardware
 from advisor.check import check_case
-from advisor.evidence_files import MAX_BLOCK_SIZE
+from advisor.evidence_files import MAX_BLOCK_SIZE, EvidenceError
 from advisor.known import draft_from_facts
 from advisor.measured import Measured, from_files, from_store
+from advisor.predict import tau_block_size
 from advisor.published import Known, completed, find_known, published
 from advisor.rules import Case, Settings
 from advisor.schema import (
@@ -37,13 +38,18 @@ from dflash.device import detect
 # Depth of the published targets by size, for when only a parameter count is given. A test holds
 # this against presets/pairs/, which has the sources.
 PUBLISHED_DEPTHS = (
-    (0.5e9, 24, "Qwen2.5-0.5B"),
-    (1.2e9, 16, "LFM2.5-1.2B"),
+    (0.135e9, 30, "SmolLM2-135M-Instruct"),
+    (0.5e9, 24, "Qwen2.5-0.5B-Instruct"),
+    (1.2e9, 16, "LFM2.5-1.2B-Instruct"),
     (4e9, 36, "Qwen3-4B"),
     (8e9, 36, "Qwen3-8B"),
+    (9e9, 32, "Qwen3.5-9B"),
     (27e9, 64, "Qwen3.5-27B"),
-    (35e9, 40, "Qwen3.5-35B-A3B"),
+    (32.8e9, 64, "Qwen3-32B"),
+    (80e9, 48, "Qwen3-Coder-Next"),
     (122e9, 48, "Qwen3.5-122B-A10B"),
+    (397e9, 60, "Qwen3.5-397B-A17B"),
+    (1000e9, 61, "Kimi-K2.5"),
 )
 _MAX_SIZE = 1e15  # parameters; nothing in a config counts more
 
@@ -128,7 +134,17 @@ def gather(request: Request) -> Gathered:
         tau_per_position=measured.tau_per_position,
         tuned=measured.tuned,
     )
+    _check_tau(situation)
     return Gathered(situation, tuple(findings))
+
+
+def _check_tau(situation: Situation) -> None:
+    block = tau_block_size(situation)
+    if situation.tau is not None and situation.tau > block:
+        raise EvidenceError(
+            f"tau {situation.tau:g} cannot be reached with a block size of {block}.",
+            "Give the block size it was measured at: --tau X@B.",
+        )
 
 
 def usable(shape: ModelShape) -> ModelShape:

@@ -53,7 +53,7 @@ def recommend(situation: Situation, findings: tuple[Finding, ...] = ()) -> Recom
         alternatives=verdict.alternatives(view, block, chosen),
         findings=(*findings, *own),
         exports={},
-        inputs=situation.inputs,
+        inputs=_inputs(situation),
         training=_training(situation, settled),
         curve=tuple(estimates.curve_point(row) for row in view.rows),
         target_name=situation.target_name,
@@ -66,6 +66,19 @@ def recommend(situation: Situation, findings: tuple[Finding, ...] = ()) -> Recom
         exports={engine: export.text for engine, export in written.items()},
         export_notes={engine: export.notes for engine, export in written.items()},
     )
+
+
+def _inputs(situation: Situation) -> dict[str, Any]:
+    """What was asked: the fields as given, with the workload even when it came from a form."""
+    work = situation.workload
+    asked = {
+        "task": work.task,
+        "prompt_tokens": work.prompt_tokens,
+        "max_new_tokens": work.output_tokens,
+        "concurrency": work.concurrency,
+        "temperature": work.temperature,
+    }
+    return {**{k: v for k, v in asked.items() if v is not None}, **situation.inputs}
 
 
 def _training(situation: Situation, settled: dict[str, Knob]) -> dict[str, Any] | None:

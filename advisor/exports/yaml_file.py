@@ -45,7 +45,7 @@ def dump(recommendation: Recommendation) -> str:
         "versions": _versions(),
         "recommendation": _plain(dataclasses.asdict(recommendation)),
     }
-    return yaml.dump(document, Dumper=_Dumper, sort_keys=False, allow_unicode=True, width=100)
+    return yaml.dump(document, Dumper=_Dumper, sort_keys=False, width=100)
 
 
 def load(path: Path) -> Recommendation:
