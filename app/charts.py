@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, TypeAlias
 
 import plotly.graph_objects as go
 
@@ -16,6 +16,8 @@ from app.runs import Run
 from app.whatif import Prediction, cycle_cost
 from dflash.metrics import acceptance_by_position
 from dflash.schema import Chunk, Cycle, Prefilled, Trace
+
+Figure: TypeAlias = go.Figure
 
 INK = "#7a8088"  # the autoregressive lane: 3:1 against the page in both modes
 GREEN = "#009E73"  # accepted, and the DFlash lane

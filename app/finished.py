@@ -7,11 +7,9 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from html import escape
 
-import plotly.graph_objects as go
-
 from app import captions, charts, headline, view
 from app.card import summary, takeaway
-from app.charts import Chart
+from app.charts import Chart, Figure
 from app.race import BASELINE, DFLASH
 from app.runs import Run
 from app.stage import StageHeader, StageWriter
@@ -34,7 +32,7 @@ class WhatIfView:
     """The what-if part. ``value`` is ``None`` where the slider stays as the user left it."""
 
     text: str
-    figure: go.Figure | None = None
+    figure: Figure | None = None
     maximum: int | None = None
     value: int | None = None
 
