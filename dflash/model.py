@@ -56,6 +56,12 @@ class DFlashConfig(Qwen3Config):
             self.sliding_window = window
             self.use_sliding_window = True
 
+    def to_dict(self) -> dict[str, Any]:
+        """The config as it is written, without unset draft settings: the published reader takes
+        a written null for a value (``float(None)``)."""
+        own = DFlashConfig.__annotations__
+        return {k: v for k, v in super().to_dict().items() if v is not None or k not in own}
+
     def trained(self, name: str) -> Any:
         """A draft setting from where this checkpoint keeps it, or ``None``."""
         value = (self.dflash_config or {}).get(name)

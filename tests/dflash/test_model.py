@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from pathlib import Path
 
 import pytest
 import torch
@@ -38,6 +39,16 @@ def test_a_saved_draft_loads_with_the_same_weights(saved):
     for name, tensor in draft.state_dict().items():
         assert torch.equal(tensor, again.state_dict()[name]), name
     assert again.block_size == 16
+
+
+def test_unset_draft_settings_are_not_written_as_null(saved):
+    draft, edit = saved
+    written = json.loads((Path(edit(lambda c: None)) / "config.json").read_text())
+    for name in ("output_multiplier", "final_logit_softcapping", "is_causal", "mask_token_id"):
+        assert getattr(draft.config, name) is None
+        assert name not in written
+    assert written["num_target_layers"] == 4
+    assert written["block_size"] == 16
 
 
 def test_block_size_and_taps_load_from_either_place(saved):
