@@ -12,7 +12,7 @@ from typing import Any
 
 import torch
 from torch import nn
-from torch.nn import functional as F  # noqa: N812  (the name torch itself uses)
+from torch.nn import functional as F
 from transformers import LlamaForCausalLM, PreTrainedModel, Qwen3ForCausalLM
 
 from dflash.lean_layers import (
@@ -100,7 +100,7 @@ class LeanDraft:
     """A draft's forward: the context enters the cache once, a block never does."""
 
     @staticmethod
-    def supports(model: DFlashDraftModel, target: nn.Module) -> bool:
+    def supports(model: DFlashDraftModel, target: Any) -> bool:
         """Whether this draft, with this target's embedding and head, is computed exactly."""
         embedding, head = target.get_input_embeddings(), target.get_output_embeddings()
         return (
@@ -113,8 +113,9 @@ class LeanDraft:
             and _is_plain(model, model.rotary_emb, model.config)
         )
 
-    def __init__(self, model: DFlashDraftModel, target: nn.Module) -> None:
-        config, layers = model.config, model.layers
+    def __init__(self, model: DFlashDraftModel, target: Any) -> None:
+        config: Any = model.config
+        layers: Any = model.layers
         assert model.mask_token_id is not None
         self._mask_token_id = model.mask_token_id
         self._embedding = target.get_input_embeddings().weight.detach()  # [V, D]
@@ -226,15 +227,15 @@ def _heads(config: Any) -> Heads:
     )
 
 
-def _norm(module: nn.Module) -> Any:
+def _norm(module: Any) -> Any:
     return rms_norm(module.weight.detach(), module.variance_epsilon)
 
 
-def _rotary(module: nn.Module, dtype: torch.dtype) -> RotaryTable:
+def _rotary(module: Any, dtype: torch.dtype) -> RotaryTable:
     return RotaryTable(module.inv_freq, module.attention_scaling, dtype)
 
 
-def _lean_layer(layer: nn.Module, heads: Heads, *, adopt: bool) -> LeanLayer:
+def _lean_layer(layer: Any, heads: Heads, *, adopt: bool) -> LeanLayer:
     """Fuse one decoder layer's weights."""
     attention, mlp = layer.self_attn, layer.mlp
     head_norm = None

@@ -112,7 +112,7 @@ class LeanCache:
         self.length -= num_rejected
 
     def reserve(self, num_positions: int) -> int:
-        """The end of ``num_positions`` more positions. Raises ``ValueError`` when they do not fit."""
+        """The end of ``num_positions`` more; raises ``ValueError`` when they do not fit."""
         end = self.length + num_positions
         if end > self.capacity:
             raise ValueError(
@@ -174,13 +174,13 @@ def attend(
 
 
 def rotate_(
-    heads: torch.Tensor,  # [n, heads, d], changed in place
-    cos: torch.Tensor,  # [n, 1, 2, d/2]
+    heads: torch.Tensor,  # [..., heads, d], changed in place
+    cos: torch.Tensor,  # [..., 1, 2, d/2]
     sin: torch.Tensor,
 ) -> None:
     """Turn every head by its position's angles."""
     halves = heads.unflatten(-1, (2, -1))
-    swapped = halves.flip(2)
+    swapped = halves.flip(-2)
     halves.mul_(cos).addcmul_(swapped, sin)
 
 

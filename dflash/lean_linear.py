@@ -7,6 +7,7 @@ Shapes: n rows, I input features, O output features.
 
 from __future__ import annotations
 
+import math
 import time
 import weakref
 from collections.abc import Callable, Sequence
@@ -14,14 +15,18 @@ from typing import Any
 
 import torch
 from torch import nn
-from torch.nn import functional as F  # noqa: N812  (the name torch itself uses)
+from torch.nn import functional as F
 
 Product = Callable[[torch.Tensor], torch.Tensor]  # [n, I] -> [n, O]
 
 WIDTHS = (1, 2, 4, 8, 16)  # row counts that are measured; others use the next larger one
 MAX_NARROW = WIDTHS[-1]
 _REPEATS = 3
+_BITS_BEYOND_HALF = 0x1FFF  # float32 has 13 more mantissa bits than float16
 _MIN_GAIN = 0.05  # another formulation must beat the plain one by this much to be worth it
+_BUDGET_S = 1.0  # at most this long per set of new shapes
+_MEASURED_ORDER = (1, 8, 16, 4, 2)
+_MAX_PROBE_ROWS = 8192
 _WORKING_SET_BYTES = 64 * 2**20  # enough weights that no cache keeps them between two uses
 
 # (O, I, has_bias, formulations on offer, threads) -> a formulation per entry of WIDTHS
@@ -53,6 +58,13 @@ class LeanLinear:
             self._made[kind] = _MAKERS[kind](self.weight, self.bias)
         return self._made[kind]
 
+    def probe(self, kind: str) -> Product:
+        """The product to time: that of the first rows where there are very many."""
+        if self.weight.shape[0] <= _MAX_PROBE_ROWS:
+            return self.product(kind)
+        bias = None if self.bias is None else self.bias[:_MAX_PROBE_ROWS]
+        return _MAKERS[kind](self.weight[:_MAX_PROBE_ROWS], bias)
+
     def apply_plan(self) -> None:
         """Use the measured plan and free the packed weights it does not need."""
         plan = _plans[self.plan_key]
@@ -68,9 +80,7 @@ class LeanLinear:
         return F.linear(x, self.weight, self.bias)
 
 
-_cached: weakref.WeakKeyDictionary[nn.Linear, tuple[Any, LeanLinear]] = (
-    weakref.WeakKeyDictionary()
-)
+_cached: weakref.WeakKeyDictionary[nn.Linear, tuple[Any, LeanLinear]] = weakref.WeakKeyDictionary()
 
 
 def lean_linear(*layers: nn.Linear, adopt: bool = False) -> LeanLinear:
@@ -112,35 +122,52 @@ def _sample(linears: Sequence[LeanLinear]) -> list[LeanLinear]:
 
 
 def _measure(sample: Sequence[LeanLinear]) -> None:
-    """Time every formulation of every product at every width and remember the winners."""
-    winners: dict[tuple[Any, ...], list[str]] = {linear.plan_key: [] for linear in sample}
-    for width in WIDTHS:
-        inputs = {k: torch.randn(width, k) for k in {s.weight.shape[1] for s in sample}}
-        inputs = {k: x.to(sample[0].weight.dtype) for k, x in inputs.items()}
-        totals: dict[tuple[Any, ...], dict[str, float]] = {key: {} for key in winners}
-        for kind in _MAKERS:
-            for linear, best_s in _best_times(sample, kind, inputs):
-                times = totals[linear.plan_key]
-                times[kind] = times.get(kind, 0.0) + best_s
-        for key, times in totals.items():
-            best = min(times, key=times.__getitem__)
-            worth_it = times[best] < (1 - _MIN_GAIN) * times["rows"]
-            winners[key].append(best if worth_it else "rows")
-    _plans.update({key: tuple(kinds) for key, kinds in winners.items()})
+    """Time every formulation of every product at every width and remember the winners.
+
+    On a machine too busy to answer in time the remaining widths keep the default.
+    """
+    deadline_s = time.perf_counter() + _BUDGET_S
+    winners: dict[tuple[Any, ...], dict[int, str]] = {s.plan_key: {} for s in sample}
+    for width in _MEASURED_ORDER:
+        times = _times(sample, width, deadline_s)
+        if times is None:
+            break
+        for key, by_kind in times.items():
+            best = min(by_kind, key=by_kind.__getitem__)
+            worth_it = by_kind[best] < (1 - _MIN_GAIN) * by_kind["rows"]
+            winners[key][width] = best if worth_it else "rows"
+    for linear in sample:
+        found = winners[linear.plan_key]
+        default = "half" if "half" in linear.kinds else "rows"
+        _plans[linear.plan_key] = tuple(found.get(w, default) for w in WIDTHS)
 
 
-def _best_times(
-    sample: Sequence[LeanLinear], kind: str, inputs: dict[int, torch.Tensor]
-) -> list[tuple[LeanLinear, float]]:
-    """The fastest of a few passes for every product that offers ``kind``, in seconds."""
-    offered = [(s, s.product(kind), inputs[s.weight.shape[1]]) for s in sample if kind in s.kinds]
-    best = [float("inf")] * len(offered)
+def _times(
+    sample: Sequence[LeanLinear], width: int, deadline_s: float
+) -> dict[tuple[Any, ...], dict[str, float]] | None:
+    """Seconds per plan key and formulation, the fastest of a few passes; ``None`` when late."""
+    dtype = sample[0].weight.dtype
+    inputs = {k: torch.randn(width, k, dtype=dtype) for k in {s.weight.shape[1] for s in sample}}
+    products = [
+        (i, kind, s.probe(kind), inputs[s.weight.shape[1]])
+        for kind in _MAKERS
+        for i, s in enumerate(sample)
+        if kind in s.kinds
+    ]
+    best: dict[tuple[int, str], float] = {}
     for _ in range(_REPEATS):
-        for i, (_linear, product, x) in enumerate(offered):
+        for i, kind, product, x in products:
             start = time.perf_counter()
             product(x)
-            best[i] = min(best[i], time.perf_counter() - start)
-    return [(linear, s) for (linear, _product, _x), s in zip(offered, best, strict=True)]
+            end = time.perf_counter()
+            best[i, kind] = min(best.get((i, kind), end - start), end - start)
+            if end > deadline_s:
+                return None
+    totals: dict[tuple[Any, ...], dict[str, float]] = {s.plan_key: {} for s in sample}
+    for (i, kind), seconds in best.items():
+        by_kind = totals[sample[i].plan_key]
+        by_kind[kind] = by_kind.get(kind, 0.0) + seconds
+    return totals
 
 
 def _fingerprint(layers: Sequence[nn.Linear]) -> tuple[tuple[int, int], ...]:
@@ -149,9 +176,7 @@ def _fingerprint(layers: Sequence[nn.Linear]) -> tuple[tuple[int, int], ...]:
     return tuple((t.data_ptr(), 0 if t.is_inference() else t._version) for t in tensors)
 
 
-def _fused(
-    layers: Sequence[nn.Linear], *, adopt: bool
-) -> tuple[torch.Tensor, torch.Tensor | None]:
+def _fused(layers: Sequence[nn.Linear], *, adopt: bool) -> tuple[torch.Tensor, torch.Tensor | None]:
     """The weights one below the other."""
     has_bias = layers[0].bias is not None
     if len(layers) == 1:
@@ -178,17 +203,19 @@ def _kinds_for(weight: torch.Tensor) -> tuple[str, ...]:
 
 
 def _fits_half(weight: torch.Tensor) -> bool:
-    """Whether float16 storage loses nothing that float32 arithmetic would have kept.
+    """Whether scaled float16 storage keeps every mantissa bit of a float32 weight.
 
-    True for weights that were bfloat16 or float16 on disk: bfloat16 has fewer mantissa bits, and
-    what falls below float16's range is below half a float32 ulp of the largest weight.
+    True for weights that were bfloat16 or float16 on disk.
     """
-    largest = float(weight.abs().max())
-    if largest > torch.finfo(torch.float16).max:
-        return False
-    chunks = weight.split(4096)  # a whole output head at once would double the memory
-    error = max(float((c.half().float() - c).abs().max()) for c in chunks)
-    return error <= largest * 2.0**-24
+    bits = weight.view(torch.int32).split(4096)  # in parts: a whole head would double the memory
+    return not any(bool((part & _BITS_BEYOND_HALF).any()) for part in bits)
+
+
+def _half_scale(weight: torch.Tensor) -> float:
+    """The power of two that brings the largest weight to the top of float16's range; what is
+    then too small for it is 2^-38 of the largest, far below float32 rounding."""
+    low, high = torch.aminmax(weight)
+    return 2.0 ** (14 - math.frexp(max(-float(low), float(high)))[1])
 
 
 def _rows(weight: torch.Tensor, bias: torch.Tensor | None) -> Product:
@@ -211,9 +238,11 @@ def _onednn(weight: torch.Tensor, bias: torch.Tensor | None) -> Product:
 
 def _half(weight: torch.Tensor, bias: torch.Tensor | None) -> Product:
     # float16 storage, float32 arithmetic: half the bytes to read per step.
-    packed = torch.ops.quantized.linear_prepack_fp16(weight, bias)
+    scale = _half_scale(weight)
+    packed = torch.ops.quantized.linear_prepack_fp16(weight * scale, bias)
     linear = torch.ops.quantized.linear_dynamic_fp16.default
-    return lambda x: linear(x, packed)
+    unscale = 1 / scale
+    return lambda x: linear(x * unscale, packed)
 
 
 _MAKERS: dict[str, Callable[[torch.Tensor, torch.Tensor | None], Product]] = {
