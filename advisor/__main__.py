@@ -10,7 +10,7 @@ import argparse
 import sys
 from typing import NoReturn
 
-from advisor import cli_check, cli_export, cli_recommend, cli_rules
+from advisor import cli_check, cli_export, cli_recommend, cli_regression, cli_rules
 from dflash.errors import DFlashError
 
 COMMANDS = {
@@ -18,6 +18,7 @@ COMMANDS = {
     "recommend": cli_recommend,
     "export": cli_export,
     "rules": cli_rules,
+    "regression": cli_regression,
 }
 
 

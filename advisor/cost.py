@@ -33,14 +33,18 @@ class Sustained:
     flops: float
     layer_s: float
     pass_s: float
+    cycle_s: float  # what a draft-verify cycle costs beyond its two passes
+    moe_flops: float  # share of ``flops`` that narrow expert products reach
+    moe_layer_s: float  # routing
+    linear_row_s: float  # a linear-attention layer takes a block's rows one after the other
 
 
-# Fitted to published single-stream and batched figures: paper Tables 1 and 3 (H200, B200) for gpu,
-# z-lab/dflash issue 151 for apple, our own SmolLM2 measurements (docs/LOG.md) for cpu.
+# gpu: fitted to the paper's Tables 1, 3, 5 and 11 (H200, B200; 100 cells, 15 % root mean square).
+# apple: to Aryagm/dflash-mlx issue 2 and z-lab/dflash issue 151. cpu: to our own runs.
 SUSTAINED = {
-    "gpu": Sustained(bandwidth=0.75, flops=0.40, layer_s=12e-6, pass_s=0.5e-3),
-    "apple": Sustained(bandwidth=0.80, flops=0.30, layer_s=25e-6, pass_s=1.0e-3),
-    "cpu": Sustained(bandwidth=0.75, flops=0.35, layer_s=40e-6, pass_s=0.2e-3),
+    "gpu": Sustained(0.75, 0.40, 12e-6, 0.5e-3, 0.5e-3, 0.12, 45e-6, 5e-6),
+    "apple": Sustained(0.80, 0.20, 25e-6, 1.0e-3, 1.0e-3, 0.50, 45e-6, 20e-6),
+    "cpu": Sustained(0.75, 0.35, 40e-6, 0.2e-3, 0.2e-3, 0.50, 40e-6, 100e-6),
 }
 MODEL_ERROR = 0.35  # relative, on a cycle's seconds; docs/advisor-regression.md shows the residuals
 
@@ -144,9 +148,19 @@ def pass_s(
     read += workload.concurrency * kv_bytes_per_sequence(shape, context, window=window)
     bandwidth = hardware.bandwidth_bytes_per_s * hardware.num_devices * limits.bandwidth
     memory_s = read / bandwidth
-    compute_s = 2 * (shape.num_active_params or num_params) * num_tokens / flops_per_s
-    overhead_s = limits.pass_s + limits.layer_s * (shape.num_layers or 32)
+    active = shape.num_active_params or num_params
+    is_moe = active < num_params
+    compute_s = 2 * active * num_tokens / (flops_per_s * (limits.moe_flops if is_moe else 1))
+    overhead_s = limits.pass_s + _layers_s(shape, limits, is_moe=is_moe, width=width)
     return (memory_s**2 + compute_s**2) ** 0.5 + overhead_s
+
+
+def _layers_s(shape: ModelShape, limits: Sustained, *, is_moe: bool, width: int) -> float:
+    """What the layers cost whatever they compute: launches, routing, rows taken one by one."""
+    layers = shape.num_layers or 32
+    num_linear = (shape.layer_types or ()).count("linear_attention")
+    per_layer = limits.layer_s + (limits.moe_layer_s if is_moe else 0.0)
+    return layers * per_layer + num_linear * (width - 1) * limits.linear_row_s
 
 
 def modelled_costs(
@@ -164,6 +178,7 @@ def modelled_costs(
     if ar_step_s is None:
         return None
     drafting, assumed = drafting_shape(target, draft, num_taps)
+    cycle_s = SUSTAINED.get(hardware.kind, SUSTAINED["gpu"]).cycle_s
     draft_s: dict[int, float] = {}
     verify_s: dict[int, float] = {}
     for block in block_sizes:
@@ -171,7 +186,7 @@ def modelled_costs(
         verified = pass_s(target, hardware, workload, width=block)
         if drafted is None or verified is None:
             return None
-        draft_s[block], verify_s[block] = drafted, verified
+        draft_s[block], verify_s[block] = drafted + cycle_s, verified
     basis = f"roofline on {hardware.name}" + (f"; {assumed}" if assumed else "")
     return Costs(ar_step_s, draft_s, verify_s, "modelled", basis)
 

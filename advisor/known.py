@@ -92,6 +92,7 @@ def target_from_facts(pair: PairPreset) -> TargetSpec:
         shape=ModelShape(
             num_params=facts.num_params,
             num_active_params=facts.num_active_params,
+            bits_per_weight=_bits_per_weight(facts),
             num_layers=facts.num_layers,
             hidden_size=facts.hidden_size,
             intermediate_size=facts.intermediate_size,
@@ -109,6 +110,12 @@ def target_from_facts(pair: PairPreset) -> TargetSpec:
         eos_token_ids=facts.eos_token_ids,
         pad_token_id=facts.pad_token_id,
     )
+
+
+def _bits_per_weight(facts: TargetFacts) -> float | None:
+    if facts.weights_bytes is None or facts.num_params is None:
+        return None
+    return 8 * facts.weights_bytes / facts.num_params
 
 
 def _draft_shape(facts: DraftFacts) -> ModelShape:

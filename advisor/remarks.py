@@ -95,7 +95,8 @@ def does_not_fit(situation: Situation, memory: cost.MemoryNeed | None) -> list[F
     have = hardware.memory_bytes * hardware.num_devices
     if memory.total <= have * MEMORY_SHARE:
         return []
-    known = situation.target is not None and memory.complete
+    shape = situation.target_shape
+    known = memory.complete and (shape.dtype is not None or shape.bits_per_weight is not None)
     return [
         Finding(
             "memory.does-not-fit",

@@ -51,6 +51,7 @@ class TargetFacts(StrictModel):
     family: str | None = None  # transformers model_type
     num_params: Positive | None = None
     num_active_params: Positive | None = None  # MoE: touched by one token
+    weights_bytes: Positive | None = None  # of the published checkpoint, where it is quantised
     num_layers: Positive | None = None
     hidden_size: Positive | None = None
     intermediate_size: Positive | None = None
