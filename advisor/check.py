@@ -6,12 +6,15 @@ Knows what to read and in which order to report. Knows no rule by name.
 from __future__ import annotations
 
 import math
+from collections.abc import Mapping
 from dataclasses import asdict, dataclass, replace
 from typing import Any
 
+from advisor.checkpoint import DraftReading, TargetReading, read_draft, read_target
 from advisor.rules import Case, Settings, run_rules
 from advisor.schema import DraftSpec, EngineName, Finding, ModelShape, RopeSpec, TargetSpec
 from advisor.sources import load_draft, load_target, load_tokenizer, tokenizer_beside
+from advisor.tokenizer import TokenizerReading, read_tokenizer
 
 _ORDER = {"error": 0, "warning": 1, "note": 2}
 # The config's own names, so that a reader finds a number where config.json has it.
@@ -46,6 +49,40 @@ class Report:
         }
 
 
+@dataclass(frozen=True, slots=True)
+class Readings:
+    """What was read of draft, target and tokenizer, with everything of a wrong type in them."""
+
+    draft: DraftReading
+    target: TargetReading | None = None
+    tokenizer: TokenizerReading | None = None
+
+    @property
+    def misfits(self) -> tuple[Finding, ...]:
+        """The findings from reading, draft first."""
+        readings = (self.draft, self.target, self.tokenizer)
+        return tuple(f for reading in readings if reading is not None for f in reading.findings)
+
+    def case(
+        self,
+        *,
+        settings: Settings | None,
+        engine: EngineName | None,
+        prompt_tokens: int | None,
+        max_new_tokens: int | None,
+    ) -> Case:
+        """Return what the rules look at."""
+        return Case(
+            draft=self.draft.spec,
+            target=self.target.spec if self.target else None,
+            tokenizer=self.tokenizer.spec if self.tokenizer else None,
+            settings=settings or Settings(),
+            engine=engine,
+            prompt_tokens=prompt_tokens,
+            max_new_tokens=max_new_tokens,
+        )
+
+
 def check(
     draft: str,
     *,
@@ -61,23 +98,47 @@ def check(
     Raises ``DFlashError`` children when something named cannot be used at all; everything wrong
     inside a readable file is a finding.
     """
-    draft_reading = load_draft(draft)
-    target_reading = load_target(target) if target is not None else None
     tokens = load_tokenizer(tokenizer) if tokenizer is not None else None
     if tokens is None and target is not None:
         tokens = tokenizer_beside(target)
-    case = Case(
-        draft=draft_reading.spec,
-        target=target_reading.spec if target_reading else None,
-        tokenizer=tokens.spec if tokens else None,
-        settings=settings or Settings(),
+    readings = Readings(
+        load_draft(draft), load_target(target) if target is not None else None, tokens
+    )
+    case = readings.case(
+        settings=settings,
         engine=engine,
         prompt_tokens=prompt_tokens,
         max_new_tokens=max_new_tokens,
     )
-    readings = (draft_reading, target_reading, tokens)
-    misfits = tuple(f for reading in readings if reading is not None for f in reading.findings)
-    return check_case(case, misfits)
+    return check_case(case, readings.misfits)
+
+
+def check_values(
+    draft: Mapping[str, Any],
+    *,
+    target: Mapping[str, Any] | None = None,
+    tokenizer: Mapping[str, Any] | None = None,
+    settings: Settings | None = None,
+    engine: EngineName | None = None,
+    prompt_tokens: int | None = None,
+    max_new_tokens: int | None = None,
+) -> Report:
+    """Judge configs that were pasted rather than named; never raises.
+
+    ``advisor.sources.parse_config`` turns pasted text into such a mapping.
+    """
+    readings = Readings(
+        read_draft(draft),
+        read_target(target) if target is not None else None,
+        read_tokenizer(tokenizer) if tokenizer is not None else None,
+    )
+    case = readings.case(
+        settings=settings,
+        engine=engine,
+        prompt_tokens=prompt_tokens,
+        max_new_tokens=max_new_tokens,
+    )
+    return check_case(case, readings.misfits)
 
 
 def check_case(case: Case, misfits: tuple[Finding, ...] = ()) -> Report:

@@ -11,7 +11,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
 
-from advisor.gguf_metadata import gguf_draft, gguf_target, is_gguf
+from advisor.gguf_metadata import flattened, gguf_draft, gguf_target, is_gguf
 from advisor.relatives import find_relative
 from advisor.schema import (
     Dialect,
@@ -55,6 +55,7 @@ def read_draft(
     settings, so that nothing downstream can take it for DFlash.
     """
     findings: list[Finding] = []
+    raw = flattened(raw)
     dialect = draft_dialect(raw)
     if dialect == "gguf":
         spec = gguf_draft(raw, findings, name=name, tensor_shapes=tensor_shapes)
@@ -192,6 +193,7 @@ def read_target(
 ) -> TargetReading:
     """Read a target's config; a multimodal wrapper's text model is what counts. Never raises."""
     findings: list[Finding] = []
+    raw = flattened(raw)
     if is_gguf(raw):
         spec = gguf_target(raw, findings, name=name, tensor_shapes=tensor_shapes)
         return TargetReading(spec, tuple(findings))
@@ -205,7 +207,7 @@ def read_target(
         architecture=_architecture(outer),
         model_type=either("model_type").text("model_type", "architecture"),
         name=name or own_name(raw),
-        shape=_shape(body),
+        shape=_shape(Fields({**_shared(outer), **body.values}, findings, body.where)),
         rope=_rope(Fields(body.values, [])),
         max_position_embeddings=either("max_position_embeddings").integer(
             "max_position_embeddings", "context_length"
@@ -256,6 +258,12 @@ def _body(fields: Fields) -> Fields:
     return fields
 
 
+def _shared(outer: Fields) -> dict[str, Any]:
+    """What a wrapper may state once for the model inside it."""
+    keys = ("vocab_size", "dtype", "torch_dtype")
+    return {key: outer.values[key] for key in keys if outer.has(key)}
+
+
 def _shape(body: Fields) -> ModelShape:
     experts = ("num_experts", "num_local_experts", "n_routed_experts")
     experts_key = next((key for key in experts if body.has(key)), experts[0])
@@ -278,8 +286,10 @@ def _shape(body: Fields) -> ModelShape:
 
 def _rope(body: Fields) -> RopeSpec:
     parameters = body.nested("rope_parameters", "rope")
-    if isinstance(parameters.values.get("full_attention"), dict):  # one set per layer type
-        parameters = parameters.nested("full_attention", "rope")
+    for layer_type in ("full_attention", "sliding_attention"):  # one set per layer type
+        if isinstance(parameters.values.get(layer_type), dict):
+            parameters = parameters.nested(layer_type, "rope")
+            break
     scaling = body.nested("rope_scaling", "rope")
     top = body.number("rope_theta", "rope")
     nested = parameters.number("rope_theta", "rope")

@@ -6,13 +6,40 @@ Knows GGUF's key names. Knows no file. ``dflash.target_layers`` holds layer outp
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from typing import Any
 
 from advisor.schema import DraftSpec, Finding, ModelShape, RopeSpec, TargetSpec
 from advisor.values import Fields
 
+_MAX_GROUPS = 4
 _UNQUANTIZED_FILE_TYPES = {0: "float32", 1: "float16", 32: "bfloat16"}
+
+
+def flattened(raw: Mapping[str, Any]) -> Mapping[str, Any]:
+    """Return GGUF metadata with dotted keys, however it was written down as JSON.
+
+    Accepts gguf-dump's ``{"metadata": {key: {"value": ...}}}`` and nested groups
+    (``{"dflash": {"block_size": 16}}``); anything else comes back as it is.
+    """
+    inner = raw.get("metadata")
+    if isinstance(inner, dict) and is_gguf(inner):
+        raw = {k: v["value"] if _is_dumped(v) else v for k, v in inner.items()}
+    if not any(isinstance(raw.get(group), dict) for group in ("dflash", "general")):
+        return raw
+    return dict(_dotted(raw, "", _MAX_GROUPS))
+
+
+def _is_dumped(value: Any) -> bool:
+    return isinstance(value, dict) and "value" in value
+
+
+def _dotted(values: Mapping[str, Any], prefix: str, depth: int) -> Iterator[tuple[str, Any]]:
+    for key, value in values.items():
+        if isinstance(value, dict) and depth > 0:
+            yield from _dotted(value, f"{prefix}{key}.", depth - 1)
+        else:
+            yield f"{prefix}{key}", value
 
 
 def is_gguf(raw: Mapping[str, Any]) -> bool:
@@ -72,6 +99,8 @@ def gguf_target(
         shape=_shape(fields, arch),
         rope=_rope(fields, arch),
         max_position_embeddings=fields.integer(f"{arch}.context_length", "context_length"),
+        # A file without an output tensor reuses the embedding.
+        tie_word_embeddings=None if not tensor_shapes else "output.weight" not in tensor_shapes,
         quantization=_quantization(fields),
         eos_token_ids=() if eos is None else (eos,),
         bos_token_id=fields.integer("tokenizer.ggml.bos_token_id"),

@@ -118,7 +118,8 @@ def _names(raw: Mapping[str, Any]) -> list[str]:
     speculators = raw.get("speculators_config")
     architectures = raw.get("architectures")
     found = [raw.get("model_type"), raw.get("speculators_model_type"), raw.get("projector_type")]
-    found += [raw.get("general.architecture"), raw.get("model_arch")]
+    found += [raw.get(k) for k in ("general.architecture", "model_arch", "method", "algorithm")]
+    found.append(_telling_name(raw.get("_name_or_path")))
     if raw.get("head_type") == "causal":
         found.append("jetspec")
     found += list(architectures) if isinstance(architectures, list) else [architectures]
@@ -127,6 +128,14 @@ def _names(raw: Mapping[str, Any]) -> list[str]:
     if isinstance(speculators, dict):
         found.append(speculators.get("algorithm"))
     return [name.lower() for name in found if isinstance(name, str)]
+
+
+def _telling_name(name: Any) -> str | None:
+    """The last part of a checkpoint's own name, unless it calls itself DFlash."""
+    if not isinstance(name, str):
+        return None
+    last = name.rstrip("/").rsplit("/", 1)[-1]
+    return None if "dflash" in last.lower() else last
 
 
 def _keys(raw: Mapping[str, Any]) -> set[str]:

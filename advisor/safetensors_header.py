@@ -29,18 +29,33 @@ class WeightsHeader:
 
 
 def read_weights_header(folder: Path) -> WeightsHeader | None:
-    """Read the headers of the checkpoint in ``folder``; ``None`` when it has no safetensors file.
+    """Read the headers of the checkpoint in ``folder``; ``None`` when it holds no tensor.
 
     Raises ``CheckpointError`` for a broken or cut-off file. A file that holds the header and
     nothing after it is accepted: shapes are all that is asked of it.
     """
-    shapes: dict[str, tuple[int, ...]] = {}
+    # Tensors of shards that are not here are known by name only.
+    shapes: dict[str, tuple[int, ...]] = dict.fromkeys(_indexed(folder), ())
     dtypes: dict[str, str] = {}
-    paths = _weight_files(folder)
-    for path in paths:
+    for path in _weight_files(folder):
         for tensor, entry in _header(path).items():
             shapes[tensor], dtypes[tensor] = entry
-    return WeightsHeader(shapes, dtypes) if paths else None
+    return WeightsHeader(shapes, dtypes) if shapes else None
+
+
+def _indexed(folder: Path) -> list[str]:
+    """Names of all tensors of a sharded checkpoint, from its index."""
+    path = folder / INDEX_NAME
+    if not path.is_file() or path.stat().st_size > _MAX_HEADER_BYTES:
+        return []
+    try:
+        index = json.loads(path.read_bytes())
+    except OSError as error:
+        raise CheckpointError(f"{path.name} cannot be read ({type(error).__name__}).") from error
+    except (ValueError, RecursionError) as error:
+        raise CheckpointError(f"{path.name} is not JSON.") from error
+    names = index.get("weight_map") if isinstance(index, dict) else None
+    return list(names)[:_MAX_TENSORS] if isinstance(names, dict) else []
 
 
 def _weight_files(folder: Path) -> list[Path]:

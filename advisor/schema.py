@@ -123,6 +123,7 @@ class TokenizerSpec:
     bos_token_id: int | None = None
     pad_token_id: int | None = None
     mask_token_id: int | None = None
+    unk_token_id: int | None = None
     num_tokens: int | None = None
     special_tokens: dict[int, str] = field(default_factory=dict)  # id -> its text
     chat_template: str | None = None

@@ -155,20 +155,12 @@ def _starts_with(path: Path, magic: bytes) -> bool:
         ) from error
 
 
-def _read_json(path: Path, max_bytes: int) -> dict[str, Any]:
-    name = _quoted(path.name)
-    if not path.is_file() and not path.is_fifo():
-        raise CheckpointError(f"{name} is not a file.")
+def parse_config(data: bytes, name: str = "the config") -> dict[str, Any]:
+    """Return the JSON object in ``data``. Raises ``CheckpointError`` that calls it ``name``."""
+    if not data.strip():
+        raise CheckpointError(f"{name} is empty.")
     try:
-        with path.open("rb") as file:
-            data = file.read(max_bytes + 1)
-        if len(data) > max_bytes:
-            raise CheckpointError(f"{name} is larger than {max_bytes} bytes; no config is.")
-        if not data.strip():
-            raise CheckpointError(f"{name} is empty.")
         raw = json.loads(data.decode("utf-8-sig"))
-    except OSError as error:
-        raise CheckpointError(f"{name} cannot be read ({type(error).__name__}).") from error
     except UnicodeDecodeError as error:
         raise CheckpointError(f"{name} is not UTF-8 text.") from error
     except RecursionError as error:
@@ -178,6 +170,20 @@ def _read_json(path: Path, max_bytes: int) -> dict[str, Any]:
     if not isinstance(raw, dict):
         raise CheckpointError(f"{name} holds a {type(raw).__name__}, not a config object.")
     return raw
+
+
+def _read_json(path: Path, max_bytes: int) -> dict[str, Any]:
+    name = _quoted(path.name)
+    if not path.is_file() and not path.is_fifo():
+        raise CheckpointError(f"{name} is not a file.")
+    try:
+        with path.open("rb") as file:
+            data = file.read(max_bytes + 1)
+    except OSError as error:
+        raise CheckpointError(f"{name} cannot be read ({type(error).__name__}).") from error
+    if len(data) > max_bytes:
+        raise CheckpointError(f"{name} is larger than {max_bytes} bytes; no config is.")
+    return parse_config(data, name)
 
 
 def _tokenizer_folder(folder: Path) -> TokenizerReading:

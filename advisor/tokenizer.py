@@ -38,7 +38,7 @@ def read_tokenizer(*files: Mapping[str, Any]) -> TokenizerReading:
         fields = Fields(raw, findings)
         eos.update(dict.fromkeys(fields.integer_or_list("eos_token_id", "stop_token_ids")))
         eos.update(dict.fromkeys(_looked_up(raw.get("eos_token"), by_text)))
-        for key in ("bos", "pad", "mask"):
+        for key in ("bos", "pad", "mask", "unk"):
             token = fields.integer(f"{key}_token_id")
             found = [token] if token is not None else _looked_up(raw.get(f"{key}_token"), by_text)
             if found:
@@ -48,6 +48,7 @@ def read_tokenizer(*files: Mapping[str, Any]) -> TokenizerReading:
         bos_token_id=single.get("bos"),
         pad_token_id=single.get("pad"),
         mask_token_id=single.get("mask"),
+        unk_token_id=single.get("unk"),
         num_tokens=_num_tokens(files),
         special_tokens=texts,
         chat_template=_first(files, "chat_template", str),

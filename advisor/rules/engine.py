@@ -204,6 +204,25 @@ def gemma_on_vllm(case: Case) -> Fault | None:
     )
 
 
+@rule("engine.vllm-sliding", "note", "engine",
+      evidence="https://github.com/vllm-project/vllm/pull/40898")  # fmt: skip
+def vllm_sliding(case: Case) -> Fault | None:
+    """Draft windows, and whether they are causal, need a vLLM that reads them."""
+    if case.engine != "vllm" or not case.has_sliding_layers:
+        return None
+    if case.draft.dialect == "speculators" and case.draft.is_causal is False:
+        return Fault(
+            "sliding_window_non_causal is true; vLLM before PR 47453 drops it and runs the sliding "
+            "layers causal, at lower acceptance.",
+            "Use a vLLM with that change.",
+            severity="warning",
+        )
+    return Fault(
+        "This draft has sliding layers; early vLLM releases refused or ignored them (PR 40898).",
+        "Use a current vLLM.",
+    )
+
+
 @rule("engine.sampled", "note", "temperature",
       evidence="https://github.com/z-lab/dflash/pull/169")  # fmt: skip
 def sampled(case: Case) -> Fault | None:

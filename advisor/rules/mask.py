@@ -110,6 +110,20 @@ def _all_eos(case: Case) -> set[int]:
     return set(case.stop_ids) | set(_draft_eos(case))
 
 
+@rule("mask.is-unk", "warning", "mask_token_id", evidence=NEVER_GUESS)
+def is_unk(case: Case) -> Fault | None:
+    """The mask is the unknown token, which trainers fall back to."""
+    mask = case.mask_token_id
+    if mask is None or case.tokenizer is None or mask != case.tokenizer.unk_token_id:
+        return None
+    if mask in _all_eos(case) or mask == _special(case, "pad"):
+        return None
+    return Fault(
+        f"mask_token_id {mask} is the tokenizer's unknown token.",
+        "Right only if the draft was trained that way; check its published config.json.",
+    )
+
+
 @rule("mask.outside-embedding", "error", "mask_token_id", evidence=ROWS)
 def outside_embedding(case: Case) -> Fault | None:
     """The mask has no row in the target's embedding. Padded rows count as rows."""

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 
-from advisor.known import pairs_with_target, same_model, target_names
+from advisor.known import known_pairs, pairs_with_target, same_model, target_names
 from advisor.rules.case import QWEN3_CONFIG, Case, Fault, rule
 from advisor.values import shown
 
@@ -15,6 +15,7 @@ _QUANTIZED_NAME = re.compile(
     r"(?i)(?:^|[-_.])(awq|gptq|fp8|fp4|nvfp4|mxfp4|int[48]|w[48]a\d+|[3-8]-?bit|bnb|gguf|exl[23]|"
     r"i?q\d(?:_\w+)?)(?=$|[-_.])"
 )
+_FORMAT_NAME = re.compile(r"(?i)[-_.](?:bf16|fp16|f16|fp32|f32|hf|mlx|safetensors)(?=$|[-_.])")
 _ROTATED = ("quarot", "spinquant", "hadamard", "quip", "rotat")
 
 
@@ -142,10 +143,10 @@ def draft_vocab(case: Case) -> Fault | None:
 def other_target(case: Case) -> Fault | None:
     """The target is not the model the draft was trained on: a fine-tune, or a sibling."""
     name = case.target.name if case.target else None
-    expected = _expected_targets(case)
+    expected = _expected_targets(case) or _base_of(name)
     if not name or not expected or any(same_model(name, known) for known in expected):
         return None
-    if any(same_model(_without_quantization(name), known) for known in expected):
+    if any(same_model(_without_format(name), known) for known in expected):
         return None
     sibling = "another published model" if pairs_with_target(name) else "a fine-tune or a relative"
     return Fault(
@@ -166,8 +167,27 @@ def _expected_targets(case: Case) -> tuple[str, ...]:
     return named + by_draft + by_verifier
 
 
-def _without_quantization(name: str) -> str:
-    return _QUANTIZED_NAME.sub("", name.rsplit("/", 1)[-1])
+def _base_of(name: str | None) -> tuple[str, ...]:
+    """The published target that a name is visibly derived from (Qwen3-8B-abliterated, ...)."""
+    if not name or pairs_with_target(name) or pairs_with_target(_without_format(name)):
+        return ()
+    ours = _last_part(name).lower()
+    known = [n for pair in known_pairs() for n in target_names(pair.target)]
+    bases = [n for n in known if _is_derived(ours, _last_part(n).lower())]
+    return (max(bases, key=len),) if bases else ()
+
+
+def _is_derived(name: str, base: str) -> bool:
+    """Whether ``base`` stands in ``name`` as whole words: 8b is not in 18b or 8bit."""
+    return re.search(rf"(?:^|[-_.]){re.escape(base)}(?:$|[-_])", name) is not None
+
+
+def _last_part(name: str) -> str:
+    return name.rstrip("/").rsplit("/", 1)[-1]
+
+
+def _without_format(name: str) -> str:
+    return _FORMAT_NAME.sub("", _QUANTIZED_NAME.sub("", _last_part(name)))
 
 
 @rule("pairing.quantized-target", "warning", "quantization",
@@ -207,7 +227,7 @@ def target_quantization(case: Case) -> str | None:
         return None
     if case.target.quantization:
         return case.target.quantization
-    match = _QUANTIZED_NAME.search((case.target.name or "").rsplit("/", 1)[-1])
+    match = _QUANTIZED_NAME.search(_last_part(case.target.name or ""))
     return match.group(1) if match else None
 
 

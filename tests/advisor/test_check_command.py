@@ -24,8 +24,10 @@ from doctor_configs import (
 )
 
 from advisor.__main__ import main
+from advisor.check import check, check_values
 from advisor.cli_check import SettingError, parse_settings
 from advisor.cli_rules import rules_markdown
+from advisor.sources import parse_config
 
 ROOT = Path(__file__).resolve().parents[2]
 
@@ -166,6 +168,18 @@ def test_sharded_weights_are_read_from_every_shard(tmp_path, capsys):
     assert outcome(capsys, "--draft", str(tmp_path))[0] == 0
 
 
+def test_tensors_of_shards_that_are_not_here_are_known_by_name(tmp_path, capsys):
+    draft = write_json(tmp_path / "draft.json", zlab_4b())
+    target = tmp_path / "target"
+    write_json(target / "config.json", target_4b() | {"tie_word_embeddings": False})
+    names = {"model.embed_tokens.weight": "a", "lm_head.weight": "b"}
+    write_json(target / "model.safetensors.index.json", {"weight_map": names})
+    assert outcome(capsys, "--draft", draft, "--target", str(target))[0] == 0
+    write_json(target / "model.safetensors.index.json", {"weight_map": {"lm_head.weight": "b"}})
+    code, out, _ = outcome(capsys, "--draft", draft, "--target", str(target), "--json")
+    assert code == 1 and "embeddings" in {f["field"] for f in json.loads(out)["findings"]}
+
+
 BAD_HEADERS = {
     "empty": b"",
     "short": b"\x10\x00",
@@ -265,6 +279,15 @@ def test_names_of_known_drafts_are_found_in_paths_and_configs(tmp_path, capsys):
     for draft in (str(folder), str(plain_folder), named):
         _, out, _ = outcome(capsys, "--draft", draft, "--json")
         assert "mask.not-as-published" in {f["id"] for f in json.loads(out)["findings"]}
+
+
+def test_pasted_configs_are_judged_like_files(tmp_path):
+    draft, target = changed(zlab_4b(), dflash_config__mask_token_id=151645), target_8b()
+    files = [write_json(tmp_path / f"{i}.json", c) for i, c in enumerate((draft, target))]
+    from_files = check(files[0], target=files[1])
+    pasted = check_values(parse_config(json.dumps(draft).encode()), target=target)
+    assert pasted.findings == from_files.findings != ()
+    assert pasted.as_json() == from_files.as_json()
 
 
 def test_an_unreachable_hub_id_gives_exit_2_and_one_line(monkeypatch, capsys):

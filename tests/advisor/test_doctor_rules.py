@@ -127,6 +127,8 @@ PAIRING = [
             target=target_27b_wrapped() | {"_name_or_path": "AEON-7/Qwen3.6-27B-AEON-Uncensored"}),
     warning("pairing.other-target", "_name_or_path", speculators(),
             target=target_8b() | {"_name_or_path": "Qwen/Qwen3-8B-Base"}),
+    warning("pairing.other-target", "_name_or_path",
+            target=target_4b() | {"_name_or_path": "someone/Qwen3-4B-abliterated"}),
     warning("pairing.quantized-target", "quantization",
             target=target_4b() | {"quantization_config": {"quant_method": "awq", "bits": 4}}),
     warning("pairing.quantized-target", "quantization",
@@ -190,6 +192,7 @@ MASK_CASES = [
     warning("mask.outside-embedding", MASK, changed(zlab_4b(), dflash_config__mask_token_id=151936)),
     error("mask.outside-embedding", MASK, target=target_4b(),
           target_shapes={"model.embed_tokens.weight": [151669, 2560], **HEAD}),
+    warning("mask.is-unk", MASK, tokenizer={"unk_token_id": 151669, "eos_token_id": 151645}),
     warning("mask.is-chat-token", MASK, changed(zlab_sliding(), dflash_config__mask_token_id=248045),
             tokenizer={"eos_token_id": 248046, "added_tokens_decoder": ADDED}),
     warning("mask.disagree", MASK, gguf_metadata()
@@ -248,6 +251,14 @@ WINDOW_CASES = [
     error("causal.disagree", "is_causal", speculators()
           | {"sliding_window_non_causal": True, "is_causal": True}),
     note("causal.everywhere", "is_causal", zlab_4b() | {"is_causal": True}),
+]  # fmt: skip
+SELECTOR_CASES = [
+    warning("selector.missing", "selector_rank", changed(dflash2(), dflash_config__selector_rank=...)),
+    warning("selector.missing", "selector_top_k", changed(dflash2(), dflash_config__selector_top_k=None)),
+    error("selector.size", "selector_rank", changed(dflash2(), dflash_config__selector_rank=0)),
+    error("selector.size", "conv_kernel_size", changed(dflash2(), dflash_config__conv_kernel_size="2")),
+    error("selector.top-k", "selector_top_k", changed(dflash2(), dflash_config__selector_top_k=10**6)),
+    error("selector.conv-group", "conv_group_size", changed(dflash2(), dflash_config__conv_group_size=7)),
 ]  # fmt: skip
 YARN = {"rope_type": "yarn", "factor": 64.0, "original_max_position_embeddings": 4096}
 ROPE_CASES = [
@@ -361,11 +372,14 @@ ENGINE_CASES = [
             target=target_4b() | {"quantization": {"group_size": 64, "bits": 4}}),
     warning("engine.gemma-on-vllm", "engine", target=target_4b() | {"model_type": "gemma4_text"},
             options={"engine": "vllm"}),
+    note("engine.vllm-sliding", "engine", zlab_sliding(), options={"engine": "vllm"}),
+    warning("engine.vllm-sliding", "engine", options={"engine": "vllm"}, draft=changed(speculators(),
+            sliding_window_non_causal=True, sliding_window=2048, layer_types=["sliding_attention"] * 5)),
     note("engine.sampled", "temperature", settings=("temperature=0.8",)),
     error("engine.temperature-range", "temperature", settings=("temperature=-1",)),
 ]  # fmt: skip
 BROKEN = (
-    ARCHITECTURE + PAIRING + TAP_CASES + MASK_CASES + BLOCK_CASES + WINDOW_CASES + ROPE_CASES
+    ARCHITECTURE + SELECTOR_CASES + PAIRING + TAP_CASES + MASK_CASES + BLOCK_CASES + WINDOW_CASES + ROPE_CASES
     + HEAD_CASES + WEIGHT_CASES + STOP_CASES + CONTEXT_CASES + TEMPLATE_CASES + ENGINE_CASES
 )  # fmt: skip
 
@@ -437,6 +451,12 @@ FINE = {
         target=target_4b()
         | {"model_type": "gpt_oss", "quantization_config": {"quant_method": "mxfp4"}},
     ),  # fmt: skip
+    "a bf16 copy of the published target": Broken(
+        "", "", "", target=target_4b() | {"_name_or_path": "unsloth/Qwen3-4B-bf16"}
+    ),
+    "a target whose name only looks alike": Broken(
+        "", "", "", target=target_4b() | {"_name_or_path": "someone/MyQwen3-4Bx"}
+    ),
     "the named verifier under a local path": Broken(
         "", "", "", speculators(), target=target_8b() | {"_name_or_path": "/models/Qwen3-8B"}
     ),

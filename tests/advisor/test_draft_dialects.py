@@ -18,7 +18,7 @@ from doctor_configs import (
 
 from advisor.checkpoint import read_draft, read_target
 from advisor.relatives import RELATIVES, find_relative
-from advisor.sources import load_draft
+from advisor.sources import load_draft, load_target
 from advisor.tokenizer import read_tokenizer
 
 
@@ -98,6 +98,46 @@ def test_yarn_and_theta_are_read_from_any_place():
     assert (rope.theta, rope.rope_type, rope.parameters["factor"]) == (50000, "yarn", 64.0)
 
 
+def test_one_rope_per_layer_type_is_read():
+    per_layer = {
+        "sliding_attention": {"rope_theta": 10000.0},
+        "full_attention": {"rope_theta": 1e6},
+    }
+    raw = changed(zlab_4b(), rope_theta=..., rope_parameters=per_layer)
+    assert read_draft(raw).spec.rope.theta == 1e6
+    del per_layer["full_attention"]
+    assert read_draft(raw | {"rope_parameters": per_layer}).spec.rope.theta == 10000
+
+
+def test_gguf_metadata_is_read_as_dumped_and_as_nested_groups():
+    flat = read_draft(gguf_metadata()).spec
+    dumped = {
+        "metadata": {key: {"type": "X", "value": value} for key, value in gguf_metadata().items()},
+        "tensors": {},
+    }
+    nested: dict = {}
+    for path, value in gguf_metadata().items():
+        *groups, key = path.split(".")
+        place = nested
+        for group in groups:
+            place = place.setdefault(group, {})
+        place[key] = value
+    for raw in (dumped, nested):
+        spec = read_draft(raw).spec
+        assert (spec.block_size, spec.target_layer_ids) == (16, (1, 9, 17, 25, 33))
+        assert (spec.mask_token_id, spec.shape) == (151669, flat.shape)
+
+
+def test_a_gguf_target_without_output_tensor_ties_its_head(tmp_path):
+    metadata = {"general.architecture": "qwen3", "qwen3.block_count": 36}
+    embedding = {"token_embd.weight": [2560, 151936]}
+    tied = load_target(write_gguf(tmp_path / "a.gguf", metadata, embedding)).spec
+    own = embedding | {"output.weight": [2560, 151936]}
+    untied = load_target(write_gguf(tmp_path / "b.gguf", metadata, own)).spec
+    assert (tied.tie_word_embeddings, untied.tie_word_embeddings) == (True, False)
+    assert tied.tensor_shapes == {"token_embd.weight": (151936, 2560)}
+
+
 @pytest.mark.parametrize("key", ["text_config", "llm_config", "language_config"])
 def test_a_multimodal_wrapper_is_read_through(key):
     wrapped = target_27b_wrapped()
@@ -147,6 +187,8 @@ def test_a_gguf_target_is_read():
         ({"architectures": ["Qwen3_5MTPDraftModel"], "mtp_config": {}}, "MTP"),
         ({"medusa_num_heads": 4, "model_type": "llama"}, "Medusa"),
         ({"speculators_model_type": "dflare"}, "DFlare"),
+        (zlab_4b() | {"_name_or_path": "RadixArk/Qwen3.8-27B-DSpark"}, "DSpark"),
+        ({"method": "ddtree", "architectures": ["DFlashDraftModel"]}, "DDTree"),
         ({"speculators_model_type": "something-new"}, "something-new"),
     ],
 )
