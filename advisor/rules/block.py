@@ -149,6 +149,23 @@ def not_as_published(case: Case) -> Fault | None:
     )
 
 
+@rule("block.unlike-published-draft", "warning", "block_size", evidence=PAPER)
+def unlike_published_draft(case: Case) -> Fault | None:
+    """The published draft with these very taps and sizes has a smaller block."""
+    block, blocks = case.draft.block_size, [f.block_size for f in case.lookalikes_of_any_block]
+    known = [b for b in blocks if b is not None]
+    if not case.has_file or block is None or case.revisions or len(known) < len(blocks):
+        return None
+    if not known or block <= max(known):
+        return None
+    return Fault(
+        f"block_size is {block}; the published draft with the same taps and sizes was trained "
+        f"with {max(known)}.",
+        "Slots beyond the trained size are not accepted; check the published config.json.",
+        severity=case.other_draft_severity,
+    )
+
+
 @rule("block.starts-at-anchor", "warning", "block_size",
       evidence="https://github.com/PrismML-Eng/llama.cpp/pull/122")  # fmt: skip
 def starts_at_anchor(case: Case) -> Fault | None:

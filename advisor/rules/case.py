@@ -82,6 +82,12 @@ class Case:
         return self.draft.num_target_layers
 
     @property
+    def other_draft_severity(self) -> Severity:
+        """How loudly to say that the target's published draft differs: speculators files are
+        mostly drafts of their own, the other layouts mostly copies."""
+        return "note" if self.draft.dialect == "speculators" else "warning"
+
+    @property
     def has_sliding_layers(self) -> bool:
         """Whether any draft layer was trained with a window."""
         return "sliding_attention" in (self.draft.shape.layer_types or ())
@@ -128,6 +134,16 @@ class Case:
 
         By its own name; else by its target's; else by numbers alone, layers of the target included.
         """
+        block = self.draft.block_size
+        return tuple(
+            facts
+            for facts in self.lookalikes_of_any_block
+            if None in (block, facts.block_size) or block == facts.block_size
+        )
+
+    @cached_property
+    def lookalikes_of_any_block(self) -> tuple[DraftFacts, ...]:
+        """The same, whatever their block size."""
         named = self.pairs or self.target_pairs
         candidates = named or known_pairs()
         return tuple(
@@ -139,13 +155,12 @@ class Case:
 
 
 def _agrees(draft: DraftSpec, facts: DraftFacts, *, by_name: bool) -> bool:
-    """Whether the taps are equal and nothing else that both sides know differs."""
+    """Whether the taps are equal and nothing but the block may differ."""
     if draft.target_layer_ids is None or draft.target_layer_ids != facts.target_layer_ids:
         return False
     if not by_name and draft.num_target_layers is None:
         return False
     both = (
-        (draft.block_size, facts.block_size),
         (draft.num_target_layers, facts.num_target_layers),
         (draft.shape.hidden_size, facts.hidden_size),
         (draft.shape.num_layers, facts.num_layers),

@@ -176,6 +176,19 @@ def top_level_fields(case: Case) -> Fault | None:
     )
 
 
+@rule("engine.remote-code", "note", "engine",
+      evidence="https://github.com/huggingface/transformers/pull/47720")  # fmt: skip
+def remote_code(case: Case) -> Fault | None:
+    """The checkpoint brings code of its own, which current transformers releases break."""
+    if case.engine != "transformers" or not isinstance(case.draft.raw.get("auto_map"), dict):
+        return None
+    return Fault(
+        "The config names code of its own (auto_map); it crops caches in a way that transformers "
+        "5 refuses, and older copies delete mask tokens from the output.",
+        "Load the weights with this project's engine; no remote code is needed.",
+    )
+
+
 @rule("engine.mlx-quantized-block", "warning", "block_size",
       evidence="https://github.com/Aryagm/dflash-mlx/issues/2")  # fmt: skip
 def mlx_quantized_block(case: Case) -> Fault | None:

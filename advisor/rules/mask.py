@@ -244,4 +244,5 @@ def unlike_published_draft(case: Case) -> Fault | None:
     return Fault(
         f"mask_token_id is {mask}; the published draft for this target has {masks[0]}.",
         "Right for another draft; if this is the published one, restore its own id.",
+        severity=case.other_draft_severity,
     )

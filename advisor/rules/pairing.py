@@ -10,6 +10,7 @@ from advisor.values import shown
 
 FINE_TUNE = "https://github.com/AEON-7/Qwen3.6-27B-AEON-Ultimate-Uncensored-DFlash/issues/6"
 RESTORE = "Restore the value from the published config.json."
+_QWEN3_VOCAB = 151_936  # the default of transformers' Qwen3Config
 _VOCAB_PADDING = 0.05  # rows differ by padding (152064 against 152576); families by far more
 _QUANTIZED_NAME = re.compile(
     r"(?i)(?:^|[-_.])(awq|gptq|fp8|fp4|nvfp4|mxfp4|int[48]|w[48]a\d+|[3-8]-?bit|bnb|gguf|exl[23]|"
@@ -118,6 +119,22 @@ def vocab_size(case: Case) -> Fault | None:
         f"The draft was made for a vocabulary of {ours}, the target's has {theirs} rows: "
         "more than padding can explain.",
         "Check that this draft was trained for this model family.",
+    )
+
+
+@rule("pairing.vocab-size-unwritten", "warning", "vocab_size",
+      evidence="https://github.com/z-lab/dflash/pull/168")  # fmt: skip
+def vocab_size_unwritten(case: Case) -> Fault | None:
+    """vocab_size is not written, and the mask lies beyond what loaders then assume."""
+    mask = case.draft.mask_token_id
+    if not case.has_file or case.draft.dialect not in ("z-lab", "dflash2") or mask is None:
+        return None
+    if case.draft.shape.vocab_size is not None or mask < _QWEN3_VOCAB:
+        return None
+    return Fault(
+        f"vocab_size is not written; loaders then assume {_QWEN3_VOCAB}, and mask {mask} lies "
+        "beyond it.",
+        "Write the target's vocab_size.",
     )
 
 

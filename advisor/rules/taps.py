@@ -230,4 +230,5 @@ def unlike_targets_draft(case: Case) -> Fault | None:
         f"target_layer_ids is {shown(taps)}; the published draft for this target has "
         f"{shown(same_count[0])}.",
         "Right for another draft; if this is the published one, restore its own list.",
+        severity=case.other_draft_severity,
     )

@@ -125,11 +125,11 @@ def experimental(case: Case) -> Fault | None:
 
 @rule("window.not-as-published", "warning", "sliding_window", evidence=IGNORED)
 def not_as_published(case: Case) -> Fault | None:
-    """The windows are not those of any published revision of the draft that goes by this name."""
+    """The windows are not those of any published revision of this draft."""
     taps = case.draft.target_layer_ids
     known = [
         f
-        for f in case.revisions
+        for f in case.revisions or case.lookalikes
         if f.layer_types is not None and f.target_layer_ids in (None, taps)
     ]
     types, window = case.draft.shape.layer_types, case.draft.shape.sliding_window
@@ -144,10 +144,14 @@ def not_as_published(case: Case) -> Fault | None:
         return None  # its window is not published
     theirs = _windowed(known[0].layer_types, known[0].sliding_window)
     return Fault(
-        f"{ours[0]} draft layers slide with a window of {ours[1]}; {shown(case.draft.name)} was "
-        f"published with {theirs[0]} and {theirs[1]}.",
+        f"{ours[0]} draft layers slide, with a window of {ours[1]}; {_published_name(case)} has "
+        f"{theirs[0]}, with {theirs[1]}.",
         "Restore layer_types and sliding_window from the published config.json.",
     )
+
+
+def _published_name(case: Case) -> str:
+    return shown(case.draft.name) if case.revisions else "the published draft with these taps"
 
 
 def _windowed(types: tuple[str, ...] | None, window: int | None) -> tuple[int, int | None]:
