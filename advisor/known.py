@@ -5,11 +5,18 @@ A name may be a hub id, a local path that ends like one, or a catalogue id.
 
 from __future__ import annotations
 
+import re
 from functools import cache
 from pathlib import PurePath
 
 from advisor.schema import Dialect, DraftSpec, ModelShape, RopeSpec, TargetSpec
 from dflash.presets import DraftFacts, PairPreset, TargetFacts, load_pair, pair_ids
+
+_QUANTIZED_NAME = re.compile(
+    r"(?i)(?:^|[-_.])(awq|gptq|fp8|fp4|nvfp4|mxfp4|int[48]|w[48]a\d+|[3-8]-?bit|bnb|gguf|exl[23]|"
+    r"i?q\d(?:_\w+)?)(?=$|[-_.])"
+)
+_FORMAT_NAME = re.compile(r"(?i)[-_.](?:bf16|fp16|f16|fp32|f32|hf|mlx|safetensors)(?=$|[-_.])")
 
 
 @cache
@@ -47,6 +54,32 @@ def pairs_with_target(name: str | None) -> tuple[PairPreset, ...]:
         for pair in known_pairs()
         if _is_id(name, pair) or any(same_model(name, known) for known in target_names(pair.target))
     )
+
+
+def base_of(name: str | None) -> tuple[str, ...]:
+    """Return the published target that a name is visibly derived from (Qwen3-8B-abliterated)."""
+    if not name or pairs_with_target(name) or pairs_with_target(without_format(name)):
+        return ()
+    ours = _name_parts(name)[-1]
+    known = [n for pair in known_pairs() for n in target_names(pair.target)]
+    bases = [n for n in known if _is_word_in(_name_parts(n)[-1], ours)]
+    return (max(bases, key=len),) if bases else ()
+
+
+def _is_word_in(base: str, name: str) -> bool:
+    """Whether ``base`` stands in ``name`` as whole words: 8b is not in 18b or 8bit."""
+    return re.search(rf"(?:^|[-_.]){re.escape(base)}(?:$|[-_])", name) is not None
+
+
+def without_format(name: str) -> str:
+    """Return the last part of a name without marks of quantisation, dtype or file format."""
+    return _FORMAT_NAME.sub("", _QUANTIZED_NAME.sub("", _name_parts(name)[-1]))
+
+
+def quantization_in(name: str | None) -> str | None:
+    """Return how a checkpoint says in its name that it is quantised (AWQ, 4bit, ...)."""
+    match = _QUANTIZED_NAME.search(_name_parts(name)[-1]) if name else None
+    return match.group(1) if match else None
 
 
 def draft_names(pair: PairPreset) -> tuple[str, ...]:

@@ -11,6 +11,7 @@ from advisor.rules import (
     context,
     embeddings,
     engine,
+    formats,
     mask,
     pairing,
     rope,
@@ -27,6 +28,7 @@ from advisor.schema import Finding
 FAMILIES: tuple[ModuleType, ...] = (
     architecture,
     pairing,
+    formats,
     taps,
     mask,
     block,

@@ -10,7 +10,7 @@ from collections.abc import Callable
 from dataclasses import dataclass, field
 from functools import cached_property
 
-from advisor.known import known_pairs, pairs_with_draft, pairs_with_target
+from advisor.known import known_pairs, pairs_with_draft, pairs_with_target, target_names
 from advisor.schema import DraftSpec, EngineName, Finding, Severity, TargetSpec, TokenizerSpec
 from dflash.presets import DraftFacts, PairPreset
 
@@ -127,6 +127,14 @@ class Case:
         """Catalogue pairs of the target, by its own name or the one the draft names."""
         own = pairs_with_target(self.target.name) if self.target is not None else ()
         return own or pairs_with_target(self.draft.target_name)
+
+    @cached_property
+    def expected_targets(self) -> tuple[str, ...]:
+        """Names of the target this draft was trained for: as it says itself, then the catalogue."""
+        named = self.draft.target_name
+        pairs = (*self.pairs, *pairs_with_target(named))
+        known = tuple(name for pair in pairs for name in target_names(pair.target))
+        return ((named,) if named else ()) + known
 
     @cached_property
     def lookalikes(self) -> tuple[DraftFacts, ...]:

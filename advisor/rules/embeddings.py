@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from advisor.rules.case import Case, Fault, rule
-from advisor.rules.pairing import target_quantization
+from advisor.rules.formats import target_quantization
 from advisor.values import shown
 
 TIED = "https://github.com/sgl-project/SpecForge/pull/473"

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from advisor.rules.case import REFERENCE, Case, Fault, rule
-from advisor.rules.pairing import target_quantization
+from advisor.rules.formats import target_quantization
 from advisor.schema import EngineName
 
 COUNTS = "https://github.com/NVIDIA/Model-Optimizer/pull/2313"
