@@ -30,8 +30,8 @@ from app.session import EnginePool, PairChoice, Session, Sessions, Stopped
 from app.share import link_query
 from app.stage import StageHeader, StageWriter
 from app.whatif import CycleCost, cycle_cost, predictions
-from dflash.engines import Engine
-from dflash.errors import DFlashError, EngineError
+from dflash.budget import check_block_size
+from dflash.errors import DFlashError
 from dflash.schema import Request
 
 Views: TypeAlias = Generator[PlaygroundView, None, None]
@@ -128,7 +128,7 @@ class PlaygroundHandlers:
             yield PlaygroundView(status=view.progress_line(step.text, step.done))
         engine = self.pool.peek(choice)
         assert engine is not None, "opening() leaves the engine in the pool"
-        check_block(request, engine)
+        check_block_size(request.block_size, engine.trained_block_size)
         if not self.pool.is_warm(choice, request.block_size):
             yield PlaygroundView(status=view.status_line("busy", "warming up both lanes"))
             warm_up(engine, request)
@@ -199,17 +199,6 @@ def _held(pool: EnginePool, session: Session) -> Iterator[None]:
     finally:
         pool.device.release()
         session.idle.set()
-
-
-def check_block(request: Request, engine: Engine) -> None:
-    """Check the block against the draft's. Raises ``EngineError`` with the range."""
-    trained = engine.trained_block_size
-    if trained is not None and request.block_size > trained:
-        raise EngineError(
-            f"this draft was trained for blocks of up to {trained}, and {request.block_size} "
-            "was asked for.",
-            f"Set the block size to {trained} or less.",
-        )
 
 
 def _after(session: Session, choice: PairChoice, run: Run, *, check: bool) -> Checked | None:

@@ -27,10 +27,13 @@ const numbers = [["speedup", "speedup", "×"], ["end to end", "end_to_end", "×"
 let rows = [];
 try { const read = JSON.parse(localStorage.getItem(KEY) ?? "[]"); rows = Array.isArray(read) ? read.filter((r) => r && typeof r === "object") : []; } catch { rows = []; }
 let ticked = [];
+const ticks = new Map();
+const outcome = make("div", "compared");
+outcome.setAttribute("role", "status");
 const keep = () => { try { localStorage.setItem(KEY, JSON.stringify(rows)); } catch { /* a full or blocked storage keeps only this visit's rows */ } };
 
 function draw() {
-  box.replaceChildren();
+  box.replaceChildren(); ticks.clear();
   if (!rows.length) { box.append(make("p", "caption", "Your runs will be listed here, in this browser only.")); return; }
   const scroller = make("div", "kept-scroll");
   scroller.tabIndex = 0;
@@ -45,8 +48,10 @@ function draw() {
     tick.setAttribute("aria-label", `compare the run of ${r.date}, block ${r.block}`);
     tick.addEventListener("change", () => {
       ticked = tick.checked ? [...ticked, r.id].slice(-2) : ticked.filter((id) => id !== r.id);
-      draw();
+      for (const [id, node] of ticks) node.checked = ticked.includes(id);
+      outcome.replaceChildren(...compared());
     });
+    ticks.set(r.id, tick);
     const first = make("td"); first.append(tick);
     const show = make("button", "tbtn", "show");
     show.type = "button";
@@ -60,22 +65,21 @@ function draw() {
   const clear = make("button", "tbtn", "Forget all");
   clear.type = "button";
   clear.addEventListener("click", () => { rows = []; ticked = []; keep(); draw(); });
-  box.append(scroller, compared(), clear);
+  outcome.replaceChildren(...compared());
+  box.append(scroller, outcome, clear);
 }
 function compared() {
   const [a, b] = ticked.map((id) => rows.find((r) => r.id === id));
-  const out = make("div", "compared");
-  out.setAttribute("role", "status");
-  if (!a || !b) { out.textContent = rows.length > 1 ? "Tick two runs to compare them." : ""; return out; }
+  if (!a || !b) return [document.createTextNode(rows.length > 1 ? "Tick two runs to compare them." : "")];
   const list = make("ul");
   for (const [name, key, unit] of numbers) {
     if (typeof a[key] !== "number" || typeof b[key] !== "number" || !(a[key] > 0)) continue;
     const change = (b[key] / a[key] - 1) * 100;
     list.append(make("li", "", `${name}: ${a[key].toFixed(2)}${unit} → ${b[key].toFixed(2)}${unit} (${change >= 0 ? "+" : ""}${change.toFixed(0)} %)`));
   }
-  out.append(make("b", "", `Block ${a.block} (${a.date}) → block ${b.block} (${b.date})`), list);
-  if (a.machine !== b.machine) out.append(make("p", "caption", "These two were measured on different machines."));
-  if (a.prompt !== b.prompt) out.append(make("p", "caption", "These two had different prompts."));
+  const out = [make("b", "", `Block ${a.block} (${a.date}) → block ${b.block} (${b.date})`), list];
+  if (a.machine !== b.machine) out.push(make("p", "caption", "These two were measured on different machines."));
+  if (a.prompt !== b.prompt) out.push(make("p", "caption", "These two had different prompts."));
   return out;
 }
 function take() {

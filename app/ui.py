@@ -1,32 +1,26 @@
-"""The page: tabs in order, events between them, nothing computed. Knows layout and handlers."""
+"""The page: its tabs in order and what belongs to no tab. Knows layout; computes nothing."""
 
 from __future__ import annotations
 
-import json
-from collections.abc import Iterator
-from contextlib import closing
-from dataclasses import replace
+from collections.abc import Callable
 from pathlib import Path
-from typing import Any
 
 import gradio as gr
 
-from app import headline, pair_card, view, wiring
-from app.examples import EXAMPLES
-from app.finished import PlaygroundView, replay_text
-from app.form import FORM_FIELDS, OWN_PAIR, PlaygroundForm
+from app import wiring
 from app.handlers import PlaygroundHandlers
 from app.open_pair import open_pair
-from app.recorded import recorded_runs
-from app.runs import read_limited
-from app.session import EnginePool, PairChoice, Sessions
-from app.share import read_link
+from app.playground_wiring import wire_playground
+from app.session import EnginePool, PairChoice, Report, Sessions
 from app.tabs.learn import build_learn
-from app.tabs.playground import Playground, build_playground
+from app.tabs.playground import build_playground
 from dflash.device import detect
-from dflash.errors import DFlashError
+from dflash.engines import Engine
 
 CSS = Path(__file__).parent / "style.css"
+_HEADER = """<header class="page-head"><h1>DFlash Playground</h1>
+<p>The same model, the same answer: left one token at a time, right a block at a time.</p>
+</header>"""
 _SHORTCUTS = """() => {
   document.addEventListener('keydown', (e) => {
     const press = (id) => document.getElementById(id)?.click();
@@ -34,12 +28,12 @@ _SHORTCUTS = """() => {
     if (e.key === 'Escape') press('stop');
   });
 }"""
-_PRIVATE: dict[str, Any] = {"api_visibility": "private", "show_progress": "hidden"}
 
 
-def build_demo() -> gr.Blocks:
-    """Build the whole page. Opens no model and imports no torch."""
-    handlers = PlaygroundHandlers(EnginePool(open_pair), Sessions(), lambda: detect().title)
+def build_demo(opener: Callable[[PairChoice, Report], Engine] = open_pair) -> gr.Blocks:
+    """Build the whole page. Opens no model and imports no torch; ``opener`` opens pairs later."""
+    pool, sessions = EnginePool(opener), Sessions()
+    handlers = PlaygroundHandlers(pool, sessions, lambda: detect().title)
     with gr.Blocks(title="DFlash Playground", fill_width=True) as demo:
         gr.HTML(_HEADER, apply_default_css=False)
         with gr.Tabs(elem_id="tabs"):
@@ -47,135 +41,14 @@ def build_demo() -> gr.Blocks:
                 playground = build_playground()
             with gr.Tab("Learn", id="learn"):
                 build_learn()
-        _wire_form(playground, handlers)
-        _wire_race(playground, handlers)
-        _wire_replays(playground, handlers)
-        _wire_load(demo, playground, handlers)
-        _wire_unload(demo, handlers)
+        wire_playground(demo, playground, handlers)
+        demo.load(None, js=_SHORTCUTS, api_visibility="private")
+        _forget_closed_windows(demo, sessions)
     return demo
 
 
-_WELCOME = view.status_line(
-    "idle", "Choose a prompt and press Run it here; the models load on the first run."
-)
-_HEADER = """<header class="page-head"><h1>DFlash Playground</h1>
-<p>The same model, the same answer: left one token at a time, right a block at a time.</p>
-</header>"""
-
-
-def _wire_unload(demo: gr.Blocks, handlers: PlaygroundHandlers) -> None:
+def _forget_closed_windows(demo: gr.Blocks, sessions: Sessions) -> None:
     def on_unload(request: gr.Request) -> None:
-        handlers.sessions.drop(wiring.session_id(request))
+        sessions.drop(wiring.session_id(request))
 
     demo.unload(on_unload)
-
-
-def _wire_race(page: Playground, handlers: PlaygroundHandlers) -> None:
-    def on_run(request: gr.Request, *values: Any) -> Iterator[list[Any]]:
-        form = PlaygroundForm(*values)
-        with closing(handlers.on_run(form, wiring.session_id(request))) as views:
-            for shown in views:
-                yield wiring.race_outputs(shown)
-
-    def on_check(request: gr.Request, block_size: float) -> Iterator[list[Any]]:
-        with closing(handlers.on_check(int(block_size), wiring.session_id(request))) as views:
-            for shown in views:
-                yield wiring.race_outputs(shown)
-
-    def on_stop(request: gr.Request) -> list[Any]:
-        return wiring.race_outputs(handlers.on_stop(wiring.session_id(request)))
-
-    device: dict[str, Any] = {
-        "concurrency_id": "device",
-        "concurrency_limit": 1,
-        "show_progress": "minimal",
-        "show_progress_on": page.status,
-        "api_visibility": "private",
-    }
-    run = page.run.click(on_run, page.form, page.outputs, **device)
-    check = page.check.click(on_check, page.what_block, page.outputs, **device)
-    page.stop.click(on_stop, None, page.outputs, cancels=[run, check], queue=False, **_PRIVATE)
-
-
-def _wire_replays(page: Playground, handlers: PlaygroundHandlers) -> None:
-    def on_open(request: gr.Request, path: str) -> list[Any]:
-        try:
-            text = read_limited(Path(path))
-            return wiring.race_outputs(handlers.on_open(text, wiring.session_id(request)))
-        except DFlashError as error:
-            raise wiring.shown(error) from error
-
-    def on_recorded(request: gr.Request, run_id: str) -> list[Any]:
-        run = next(run for run in recorded_runs() if run.id == run_id)
-        return wiring.race_outputs(handlers.show(run, wiring.session_id(request), autoplay=True))
-
-    def on_recall(request: gr.Request, event: gr.EventData) -> list[Any]:
-        try:
-            run_id = str(event._data.get("id"))
-            return wiring.race_outputs(handlers.on_recall(run_id, wiring.session_id(request)))
-        except DFlashError as error:
-            raise wiring.shown(error) from error
-
-    def on_what_if(request: gr.Request, block_size: float) -> list[Any]:
-        shown = handlers.on_what_if(int(block_size), wiring.session_id(request))
-        return wiring.what_if_outputs(shown)[1:]
-
-    quick: dict[str, Any] = {"queue": False, **_PRIVATE}
-    page.open_file.upload(on_open, page.open_file, page.outputs, **quick)
-    page.recorded.input(on_recorded, page.recorded, page.outputs, **quick)
-    page.kept.select(on_recall, None, page.outputs, **quick)
-    page.what_block.input(
-        on_what_if, page.what_block, page.what_if[1:], trigger_mode="always_last", **quick
-    )
-
-
-def _wire_load(demo: gr.Blocks, page: Playground, handlers: PlaygroundHandlers) -> None:
-    """A first visit shows a recorded run; a link restores the form it was made from."""
-    runs = recorded_runs()
-    if runs:
-        page.stage.value = replay_text(runs[0], autoplay=True)
-        page.headline.value = headline.headline(runs[0])
-
-    def on_load(request: gr.Request) -> list[Any]:
-        if not runs:
-            return wiring.race_outputs(PlaygroundView(status=_WELCOME))
-        shown = handlers.show(runs[0], wiring.session_id(request), autoplay=True)
-        # The stage and the headline are on the page already; sending them would restart the play.
-        return wiring.race_outputs(replace(shown, stage=None, headline=None))
-
-    def on_link(request: gr.Request) -> list[Any]:
-        known = frozenset(pair_id for _, pair_id in pair_card.pair_choices())
-        fields = read_link(dict(request.query_params), known_pairs=known)
-        return [
-            gr.update(value=fields[name]) if name in fields else gr.skip() for name in FORM_FIELDS
-        ]
-
-    demo.load(on_load, None, page.outputs, queue=False, **_PRIVATE)
-    demo.load(on_link, None, page.form, queue=False, **_PRIVATE)
-    demo.load(None, js=_SHORTCUTS, **_PRIVATE)
-
-
-def _wire_form(page: Playground, handlers: PlaygroundHandlers) -> None:
-    def on_pair(pair_id: str) -> list[Any]:
-        trained = pair_card.trained_block(pair_id)
-        engine = handlers.pool.peek(PairChoice(pair_id))
-        return [
-            pair_card.pair_card(pair_id, engine),
-            gr.update(visible=pair_id == OWN_PAIR),
-            gr.update(maximum=trained, value=trained, info=_block_info(trained)),
-        ]
-
-    page.pair.change(
-        on_pair, page.pair, [page.pair_card, page.own, page.block], queue=False, **_PRIVATE
-    )
-    for chip, example in zip(page.chips, EXAMPLES, strict=True):
-        chip.click(None, None, page.prompt, js=_setter(example.prompt), **_PRIVATE)
-
-
-def _setter(text: str) -> str:
-    """Browser code that puts a fixed text into the output; no round trip."""
-    return f"() => {json.dumps(text)}"
-
-
-def _block_info(trained: int) -> str:
-    return f"1 = one token at a time; this draft was trained for {trained}"

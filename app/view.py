@@ -127,7 +127,7 @@ def status_line(tone: Tone, text: str, hint: str = "", extra: str = "") -> str:
     return (
         f'<div class="status status-{tone}" role="status">'
         f'<span class="mark" aria-hidden="true">{_TONE_MARK[tone]}</span>'
-        f"<span>{escape(text)}{hint_html}{extra}</span></div>"
+        f"<span>{escape(_sentence(text))}{hint_html}{extra}</span></div>"
     )
 
 
@@ -159,3 +159,7 @@ def folded(summary: str, body: str) -> str:
         f'<details class="fold"><summary>{escape(summary)}</summary>'
         f'<div class="fold-body" tabindex="0">{body}</div></details>'
     )
+
+
+def _sentence(text: str) -> str:
+    return text[:1].upper() + text[1:]

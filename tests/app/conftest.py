@@ -87,12 +87,12 @@ class CountingEngine:
         self.steps = -1
 
 
-@pytest.fixture
+@pytest.fixture(scope="session")
 def counting_engine():
     return CountingEngine
 
 
-@pytest.fixture
+@pytest.fixture(scope="session")
 def ask():
     def build(text: str = "count for me", *, block_size: int = 8, num: int = 64, **sampling):
         return Request(

@@ -1,0 +1,228 @@
+"""The real page in Chromium: what a visitor sees and presses. Skipped where there is no browser."""
+
+from __future__ import annotations
+
+import json
+import re
+import shutil
+import time
+from collections.abc import Iterator
+
+import pytest
+
+from app.theme import build_theme
+from app.ui import CSS, build_demo
+
+playwright = pytest.importorskip("playwright.sync_api")
+axe = pytest.importorskip("axe_playwright_python.sync_playwright")
+pytestmark = pytest.mark.browser
+CHROMIUM = shutil.which("chromium") or shutil.which("chromium-browser") or shutil.which("chrome")
+if CHROMIUM is None:
+    pytest.skip("no Chromium here", allow_module_level=True)
+
+
+@pytest.fixture(scope="module")
+def site(counting_engine) -> Iterator[str]:
+    demo = build_demo(lambda choice, report: counting_engine(busy_s=0.004, pattern=(3, 0, 7, 2)))
+    demo.queue()
+    _, url, _ = demo.launch(
+        prevent_thread_lock=True, quiet=True, theme=build_theme(), css_paths=CSS
+    )
+    yield url
+    demo.close()
+
+
+@pytest.fixture(scope="module")
+def browser():
+    with playwright.sync_playwright() as driver:
+        args = ["--no-sandbox", "--disable-dev-shm-usage", "--disable-gpu"]
+        browser = driver.chromium.launch(executable_path=CHROMIUM, args=args)
+        yield browser
+        browser.close()
+
+
+@pytest.fixture
+def window(browser, site):
+    """Opens windows that fail the test when the page logs an error."""
+    contexts, faults = [], []
+
+    def build(path: str = "", **options):
+        options.setdefault("viewport", {"width": 1280, "height": 900})
+        context = browser.new_context(**options)
+        contexts.append(context)
+        page = context.new_page()
+        page.on("pageerror", lambda error: faults.append(str(error)))
+        page.goto(site + path)
+        page.locator("#run").wait_for(timeout=30_000)
+        page.locator("#stage .lanes").wait_for(timeout=30_000)
+        return page
+
+    yield build
+    for context in contexts:
+        context.close()
+    assert not faults
+
+
+def fill(page, *, prompt: str = "count", tokens: int = 64) -> None:
+    page.locator("#prompt textarea").fill(prompt)
+    page.get_by_label("Max tokens").fill(str(tokens))
+    page.get_by_label("Max tokens").blur()
+
+
+def run_to_the_end(page) -> None:
+    page.locator("#run").click()
+    page.locator('.stage[data-state="running"]').wait_for(timeout=20_000)
+    page.locator('.stage[data-state="ended"]').wait_for(timeout=60_000)
+    page.locator("#headline .big-number").wait_for(timeout=20_000)
+
+
+def lane_texts(page) -> list[str]:
+    return page.locator(".lane-text").all_inner_texts()
+
+
+def test_a_run_fills_both_columns_with_the_same_text_and_shows_a_speedup(window):
+    page = window()
+    fill(page)
+    run_to_the_end(page)
+    left, right = lane_texts(page)
+    assert "t64" in left and left == right
+    assert re.fullmatch(r"\d+\.\d+×", page.locator(".big-number").inner_text())
+    assert "identical text, 64 of 64 tokens" in page.locator("#headline").inner_text()
+    page.locator("#front-charts .js-plotly-plot").nth(2).wait_for(timeout=20_000)
+    assert page.locator("#front-charts .caption").count() == 3
+
+
+def test_stop_keeps_what_was_written_and_the_next_run_starts_from_zero(window):
+    page = window()
+    fill(page, tokens=4000)
+    page.locator("#run").click()
+    page.locator(".lane-df .tok").nth(40).wait_for(state="attached", timeout=20_000)
+    page.locator("#stop").click()
+    page.locator("#status", has_text="stopped half way").wait_for(timeout=5_000)
+    kept = page.locator(".lane-ar .tok").count()
+    assert 0 < kept < 4000
+    time.sleep(0.5)
+    assert page.locator(".lane-ar .tok").count() == kept
+    fill(page, tokens=32)
+    run_to_the_end(page)
+    assert page.locator(".lane-ar .tok").count() == 32
+
+
+def test_two_windows_never_see_each_others_text(window):
+    first, second = window(), window()
+    fill(first, tokens=400)
+    fill(second, tokens=24)
+    first.locator("#run").click()
+    first.locator(".lane-df .tok").nth(5).wait_for(state="attached", timeout=20_000)
+    second.locator("#run").click()
+    first.locator('.stage[data-state="ended"]').wait_for(timeout=60_000)
+    second.locator('.stage[data-state="ended"]').wait_for(timeout=60_000)
+    assert first.locator(".lane-ar .tok").count() == 400
+    assert second.locator(".lane-ar .tok").count() == 24
+
+
+def test_replay_scrubs_steps_and_plays(window):
+    page = window()
+    fill(page)
+    run_to_the_end(page)
+    page.get_by_label("To the start").click()
+    assert page.locator(".lane-df .tok").count() == 0
+    page.get_by_label("One cycle forward").click()
+    page.get_by_label("One cycle forward").click()
+    assert 0 < page.locator(".lane-df .tok").count() < 20
+    assert "ahead" in page.locator(".gap").inner_text() or page.locator(".gap").inner_text()
+    page.get_by_label("Play", exact=True).click()
+    page.locator(".lane-ar .tok").nth(63).wait_for(state="attached", timeout=20_000)
+    assert page.locator(".lane-ar .tok").count() == 64
+
+
+def test_what_if_predicts_and_check_it_shows_the_error(window):
+    page = window()
+    fill(page)
+    run_to_the_end(page)
+    page.locator("#what-if input[type=number]").fill("4")
+    page.locator("#what-if input[type=number]").press("Enter")
+    page.locator("#what-if", has_text="Block 4 would give").wait_for(timeout=10_000)
+    page.locator("#check").click()
+    page.locator("#what-if", has_text="really gave").wait_for(timeout=30_000)
+    assert "predicted were" in page.locator("#what-if").inner_text()
+
+
+def test_a_link_restores_the_form(window):
+    page = window("?v=1&p=hello+%3Cb%3Ethere%3C%2Fb%3E&b=5&n=33&t=0.5&s=9&unknown=1&tp=nonsense")
+    page.wait_for_function("document.querySelector('#prompt textarea').value.startsWith('hello')")
+    assert page.locator("#prompt textarea").input_value() == "hello <b>there</b>"
+    assert page.get_by_label("Max tokens").input_value() == "33"
+    assert page.get_by_label("Temperature").input_value() == "0.5"
+    assert page.locator("#block input[type=number]").input_value() == "5"
+
+
+def test_a_saved_run_opens_again(window, tmp_path):
+    page = window()
+    fill(page)
+    run_to_the_end(page)
+    with page.expect_download() as saved:
+        page.get_by_role("button", name="Save run (JSON)").click()
+    path = tmp_path / "run.json"
+    saved.value.save_as(path)
+    assert json.loads(path.read_text())["format"] == "dflash-race"
+    other = window()
+    other.locator("#replays input[type=file]").set_input_files(path)
+    other.locator("#headline", has_text="opened").wait_for(timeout=20_000)
+    assert other.locator(".lane-ar .tok").count() == 64
+
+
+def test_the_page_works_with_the_keyboard_alone(window):
+    page = window()
+    page.locator("#prompt textarea").focus()
+    page.keyboard.press("Control+a")
+    page.keyboard.type("count")
+    page.keyboard.press("Control+Enter")
+    page.locator('.stage[data-state="ended"]').wait_for(timeout=60_000)
+    page.locator(".slot[tabindex='0']").focus()
+    page.keyboard.press("ArrowRight")
+    assert "position 1" in page.locator(".slot-detail").inner_text()
+    page.keyboard.press("ArrowDown")
+    assert "Cycle" in page.locator(".slot-detail").inner_text()
+
+
+def test_the_runs_of_this_browser_are_listed_and_compared(window):
+    page = window()
+    for tokens in (64, 48):
+        fill(page, tokens=tokens)
+        run_to_the_end(page)
+    boxes = page.locator("#kept input[type=checkbox]")
+    boxes.nth(0).check()
+    boxes.nth(1).check()
+    assert "speedup" in page.locator(".compared").inner_text()
+
+
+@pytest.mark.parametrize("width", [390, 1024, 1440])
+def test_nothing_is_wider_than_the_window(window, width):
+    page = window(viewport={"width": width, "height": 844})
+    fill(page)
+    run_to_the_end(page)
+    assert page.evaluate("document.documentElement.scrollWidth <= window.innerWidth")
+
+
+@pytest.mark.parametrize("theme", ["light", "dark"])
+def test_axe_finds_no_serious_fault(window, theme):
+    page = window(f"?__theme={theme}")
+    fill(page)
+    run_to_the_end(page)
+    page.wait_for_timeout(1_000)
+    found = axe.Axe().run(page).response["violations"]
+    serious = [
+        (v["id"], v["impact"], [n["html"][:160] for n in v["nodes"][:3]])
+        for v in found
+        if v["impact"] in ("serious", "critical")
+    ]
+    assert not serious, serious
+
+
+def test_markup_in_a_prompt_or_file_is_shown_as_text(window, tmp_path):
+    page = window()
+    fill(page, prompt="<img src=x onerror=\"document.title='owned'\">")
+    run_to_the_end(page)
+    assert page.title() == "DFlash Playground"
+    assert page.locator("#kept img").count() == 0
