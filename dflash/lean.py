@@ -26,7 +26,7 @@ from dflash.lean_layers import (
     rotate_,
     run_layer,
 )
-from dflash.lean_linear import lean_linear, plan
+from dflash.lean_linear import LeanLinear, drafting_product, lean_linear, plan
 from dflash.model import DFlashDraftModel, DFlashLayer
 
 _TARGETS = (LlamaForCausalLM, Qwen3ForCausalLM)
@@ -130,10 +130,11 @@ class LeanDraft:
         self._key_norm = rms_norm(gains[:, None], config.rms_norm_eps)  # [L, 1, d]
         self._fc = lean_linear(model.fc)
         self._hidden_norm, self._norm = _norm(model.hidden_norm), _norm(model.norm)
-        self._lm_head = lean_linear(target.get_output_embeddings())
+        self._lm_head = drafting_product(target.get_output_embeddings())
         self._rotary = _rotary(model.rotary_emb, self._embedding.dtype)
         products = [p for layer in self._layers for p in layer.linears]
-        plan([self._fc, self._context_kv, *products, self._lm_head])
+        exact_head = [self._lm_head] if isinstance(self._lm_head, LeanLinear) else []
+        plan([self._fc, self._context_kv, *products, *exact_head])
 
     def new_cache(self, capacity: int) -> LeanCache:
         """An empty cache for one run; its last block counts towards ``capacity`` positions."""
@@ -148,7 +149,10 @@ class LeanDraft:
         block_size: int,
         cache: LeanCache,
     ) -> torch.Tensor:  # [B-1, V]
-        """Take in n context positions and return the logits of the slots after the anchor."""
+        """Take in n context positions and return the logits of the slots after the anchor.
+
+        With a large head they carry the noise of ``drafting_product``.
+        """
         self._extend(target_hidden[0], cache)
         start = cache.length
         end = cache.reserve(block_size)

@@ -24,6 +24,7 @@ MAX_NARROW = WIDTHS[-1]
 _REPEATS = 3
 _BITS_BEYOND_HALF = 0x1FFF  # float32 has 13 more mantissa bits than float16
 _MIN_GAIN = 0.05  # another formulation must beat the plain one by this much to be worth it
+_MIN_INT8_SIZE = 2**22  # weights of a head worth approximating when drafting
 _BUDGET_S = 1.0  # at most this long per set of new shapes
 _MEASURED_ORDER = (1, 8, 16, 4, 2)
 _MAX_PROBE_ROWS = 8192
@@ -80,6 +81,9 @@ class LeanLinear:
         return F.linear(x, self.weight, self.bias)
 
 
+_int8_cached: weakref.WeakKeyDictionary[nn.Linear, tuple[Any, Product]] = (
+    weakref.WeakKeyDictionary()
+)
 _cached: weakref.WeakKeyDictionary[nn.Linear, tuple[Any, LeanLinear]] = weakref.WeakKeyDictionary()
 
 
@@ -96,6 +100,29 @@ def lean_linear(*layers: nn.Linear, adopt: bool = False) -> LeanLinear:
         made = LeanLinear(layers, adopt=adopt)
     _cached[layers[0]] = (_fingerprint(layers), made)
     return made
+
+
+def drafting_product(layer: nn.Linear) -> LeanLinear | Product:
+    """A head that is good enough to guess with: int8 where the head is large and the machine has
+    the instructions, else the exact product.
+
+    About 1 % relative noise on the logits: it may cost an accepted draft, never a wrong token,
+    because the target verifies with its own exact head.
+    """
+    weight = layer.weight.detach()
+    if (
+        layer.bias is not None
+        or weight.dtype != torch.float32
+        or weight.numel() < _MIN_INT8_SIZE
+        or not torch.backends.mkldnn.is_available()
+        or not torch.cpu._is_vnni_supported()
+    ):
+        return lean_linear(layer)
+    kept = _int8_cached.get(layer)
+    if kept is None or kept[0] != _fingerprint((layer,)):
+        with torch.inference_mode(False), torch.no_grad():
+            kept = _int8_cached[layer] = (_fingerprint((layer,)), _int8(weight))
+    return kept[1]
 
 
 def plan(linears: Sequence[LeanLinear]) -> None:
@@ -197,7 +224,7 @@ def _kinds_for(weight: torch.Tensor) -> tuple[str, ...]:
     kinds = ["rows", "columns"]
     if torch.backends.mkldnn.is_available():
         kinds.append("onednn")
-    if "fbgemm" in torch.backends.quantized.supported_engines and _fits_half(weight):
+    if torch.backends.quantized.engine in ("x86", "fbgemm") and _fits_half(weight):
         kinds.append("half")
     return tuple(kinds)
 
@@ -243,6 +270,26 @@ def _half(weight: torch.Tensor, bias: torch.Tensor | None) -> Product:
     linear = torch.ops.quantized.linear_dynamic_fp16.default
     unscale = 1 / scale
     return lambda x: linear(x * unscale, packed)
+
+
+def _int8(weight: torch.Tensor) -> Product:
+    scales = weight.abs().amax(1).div_(127).clamp_min_(torch.finfo(torch.float32).tiny)
+    rounded = torch.cat([
+        part.div(scale[:, None]).round_().to(torch.int8)
+        for part, scale in zip(weight.split(4096), scales.split(4096), strict=True)
+    ])  # fmt: skip
+    packed = torch.ops.onednn.qlinear_prepack(rounded, None)
+    zeros = torch.zeros(len(scales), dtype=torch.int64)
+    linear = torch.ops.onednn.qlinear_pointwise.default
+
+    def product(x: torch.Tensor) -> torch.Tensor:
+        step = max(float(x.abs().max()) / 127, 1e-30)
+        levels = x.mul(1 / step).round_().add_(128).to(torch.uint8)
+        return linear(
+            levels, step, 128, packed, scales, zeros, None, 1.0, 0, torch.float32, "none", [], ""
+        )
+
+    return product
 
 
 _MAKERS: dict[str, Callable[[torch.Tensor, torch.Tensor | None], Product]] = {

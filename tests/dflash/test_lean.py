@@ -262,6 +262,18 @@ def test_a_lean_draft_proposes_what_its_module_does(kind, window):
     assert cache.length == module_cache.length
 
 
+@pytest.mark.skipif(not torch.cpu._is_vnni_supported(), reason="needs int8 instructions")
+def test_a_large_head_is_approximated_only_for_drafting(monkeypatch):
+    monkeypatch.setattr(lean_linear, "_MIN_INT8_SIZE", 1)
+    head = nn.Linear(64, 5000, bias=False)
+    x = torch.randn(7, 64)
+    wanted = head(x)
+    found = lean_linear.drafting_product(head)(x)
+    assert 0 < (found - wanted).norm() < 0.03 * wanted.norm()
+    assert lean_linear.drafting_product(head) is lean_linear.drafting_product(head)
+    close(lean_linear.lean_linear(head)(x), wanted)
+
+
 def test_draft_settings_that_change_the_logits_are_refused():
     target = build_target("qwen3")
     draft = build_draft(target)
