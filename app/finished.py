@@ -10,6 +10,7 @@ from html import escape
 from app import captions, charts, headline, view
 from app.card import summary, takeaway
 from app.charts import Chart, Figure
+from app.formula import formula_block
 from app.race import BASELINE, DFLASH
 from app.runs import Run
 from app.stage import StageHeader, StageWriter
@@ -50,6 +51,7 @@ class PlaygroundView:
     takeaway: str | None = None
     kept: str | None = None  # the row that the browser's table of runs gains
     pair_card: str | None = None
+    formula: str | None = None
 
 
 def finished_view(
@@ -64,6 +66,7 @@ def finished_view(
         running=False,
         what_if=what_if,
         takeaway=takeaway(run, link_query),
+        formula=formula_block(run),
         kept=json.dumps(summary(run), ensure_ascii=False) if run.source != "recorded" else None,
     )
 

@@ -7,7 +7,7 @@ from collections.abc import Iterator
 from contextlib import closing
 from dataclasses import replace
 from pathlib import Path
-from typing import Any
+from typing import Any, TypeAlias
 
 import gradio as gr
 
@@ -23,21 +23,25 @@ from app.share import read_link
 from app.tabs.playground import Playground
 from dflash.errors import DFlashError
 
+Outputs: TypeAlias = list[gr.components.Component]
 _PRIVATE: dict[str, Any] = {"api_visibility": "private", "show_progress": "hidden"}
 _WELCOME = view.status_line(
     "idle", "Choose a prompt and press Run it here; the models load on the first run."
 )
 
 
-def wire_playground(demo: gr.Blocks, page: Playground, handlers: PlaygroundHandlers) -> None:
-    """Connect the tab."""
+def wire_playground(
+    demo: gr.Blocks, page: Playground, formula: gr.HTML, handlers: PlaygroundHandlers
+) -> None:
+    """Connect the tab; ``formula`` (in Learn) is refilled after every run."""
+    outputs = [*page.outputs, formula]
     _wire_form(page, handlers)
-    _wire_race(page, handlers)
-    _wire_replays(page, handlers)
-    _wire_load(demo, page, handlers)
+    _wire_race(page, outputs, handlers)
+    _wire_replays(page, outputs, handlers)
+    _wire_load(demo, page, outputs, handlers)
 
 
-def _wire_race(page: Playground, handlers: PlaygroundHandlers) -> None:
+def _wire_race(page: Playground, outputs: Outputs, handlers: PlaygroundHandlers) -> None:
     def on_run(request: gr.Request, *values: Any) -> Iterator[list[Any]]:
         form = PlaygroundForm(*values)
         with closing(handlers.on_run(form, wiring.session_id(request))) as views:
@@ -59,12 +63,12 @@ def _wire_race(page: Playground, handlers: PlaygroundHandlers) -> None:
         "show_progress_on": page.status,
         "api_visibility": "private",
     }
-    run = page.run.click(on_run, page.form, page.outputs, **device)
-    check = page.check.click(on_check, page.what_block, page.outputs, **device)
-    page.stop.click(on_stop, None, page.outputs, cancels=[run, check], queue=False, **_PRIVATE)
+    run = page.run.click(on_run, page.form, outputs, **device)
+    check = page.check.click(on_check, page.what_block, outputs, **device)
+    page.stop.click(on_stop, None, outputs, cancels=[run, check], queue=False, **_PRIVATE)
 
 
-def _wire_replays(page: Playground, handlers: PlaygroundHandlers) -> None:
+def _wire_replays(page: Playground, outputs: Outputs, handlers: PlaygroundHandlers) -> None:
     def on_open(request: gr.Request, path: str) -> list[Any]:
         try:
             text = read_limited(Path(path))
@@ -88,15 +92,17 @@ def _wire_replays(page: Playground, handlers: PlaygroundHandlers) -> None:
         return wiring.what_if_outputs(shown)[1:]
 
     quick: dict[str, Any] = {"queue": False, **_PRIVATE}
-    page.open_file.upload(on_open, page.open_file, page.outputs, **quick)
-    page.recorded.input(on_recorded, page.recorded, page.outputs, **quick)
-    page.kept.select(on_recall, None, page.outputs, **quick)
+    page.open_file.upload(on_open, page.open_file, outputs, **quick)
+    page.recorded.input(on_recorded, page.recorded, outputs, **quick)
+    page.kept.select(on_recall, None, outputs, **quick)
     page.what_block.input(
         on_what_if, page.what_block, page.what_if[1:], trigger_mode="always_last", **quick
     )
 
 
-def _wire_load(demo: gr.Blocks, page: Playground, handlers: PlaygroundHandlers) -> None:
+def _wire_load(
+    demo: gr.Blocks, page: Playground, outputs: Outputs, handlers: PlaygroundHandlers
+) -> None:
     """A first visit shows a recorded run; a link restores the form it was made from."""
     runs = recorded_runs()
     if runs:
@@ -117,7 +123,7 @@ def _wire_load(demo: gr.Blocks, page: Playground, handlers: PlaygroundHandlers) 
             gr.update(value=fields[name]) if name in fields else gr.skip() for name in FORM_FIELDS
         ]
 
-    demo.load(on_load, None, page.outputs, queue=False, **_PRIVATE)
+    demo.load(on_load, None, outputs, queue=False, **_PRIVATE)
     demo.load(on_link, None, page.form, queue=False, **_PRIVATE)
 
 

@@ -40,8 +40,8 @@ def build_demo(opener: Callable[[PairChoice, Report], Engine] = open_pair) -> gr
             with gr.Tab("Playground", id="playground"):
                 playground = build_playground()
             with gr.Tab("Learn", id="learn"):
-                build_learn()
-        wire_playground(demo, playground, handlers)
+                formula = build_learn()
+        wire_playground(demo, playground, formula, handlers)
         demo.load(None, js=_SHORTCUTS, api_visibility="private")
         _forget_closed_windows(demo, sessions)
     return demo

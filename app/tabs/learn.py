@@ -6,7 +6,7 @@ from html import escape
 
 import gradio as gr
 
-from app import view
+from app import formula, view
 
 _STEPS = (
     ("Start", "The last token both agree on is the anchor. It opens the block."),
@@ -37,19 +37,9 @@ def build_learn() -> gr.HTML:
     """Lay the tab out; the component returned is the formula, refilled after every run."""
     with gr.Column(elem_id="learn"):
         gr.HTML(_picture(), apply_default_css=False)
-        formula = gr.HTML(formula_block(None), apply_default_css=False)
+        filled = gr.HTML(formula.formula_block(None), apply_default_css=False)
         gr.HTML(_when_not() + _glossary() + _links(), apply_default_css=False)
-    return formula
-
-
-def formula_block(filled: str | None) -> str:
-    """The one formula, and the same with the last run's numbers in it (``None``: no run yet)."""
-    numbers = filled or "Run a race in the Playground, and its numbers appear here."
-    return (
-        "<section class='formula'><h2>Why it is faster, in one line</h2>"
-        "<p class='eq'>speedup = T<sub>step</sub> × τ / (T<sub>draft</sub> + T<sub>verify</sub>)"
-        f"</p><p>{numbers}</p></section>"
-    )
+    return filled
 
 
 def _picture() -> str:

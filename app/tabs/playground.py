@@ -61,7 +61,7 @@ class Playground:
 
     @property
     def outputs(self) -> list[gr.components.Component]:
-        """Outputs in the order of ``wiring.race_outputs``."""
+        """This tab's outputs in the order of ``wiring.race_outputs``; Learn's formula follows."""
         return [
             self.status, self.headline, self.stage, *self.charts, self.run, self.stop, self.check,
             *self.what_if, self.takeaway, self.kept, self.pair_card,
