@@ -7,10 +7,12 @@ line on stderr).
 from __future__ import annotations
 
 import argparse
+import os
 import sys
 from typing import NoReturn
 
 from advisor import cli_check, cli_export, cli_recommend, cli_regression, cli_rules
+from advisor.values import plain
 from dflash.errors import DFlashError
 
 COMMANDS = {
@@ -37,14 +39,19 @@ def main(argv: list[str] | None = None) -> int:
         module.add_arguments(commands.add_parser(name, help=module.HELP, description=module.HELP))
     args = parser.parse_args(argv)
     try:
-        return COMMANDS[args.command].run(args)
+        code = COMMANDS[args.command].run(args)
+        sys.stdout.flush()
+        return code
     except DFlashError as error:
         print(f"{parser.prog} {args.command}: {_one_line(str(error))}", file=sys.stderr)
         return 2
+    except BrokenPipeError:  # the reader (head, less) has seen enough
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+        return 0
 
 
 def _one_line(text: str) -> str:
-    return " ".join(text.split())
+    return plain(" ".join(text.split()))
 
 
 if __name__ == "__main__":

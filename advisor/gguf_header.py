@@ -10,6 +10,7 @@ import struct
 from pathlib import Path
 from typing import Any, BinaryIO
 
+from advisor.values import plain
 from dflash.errors import CheckpointError
 
 MAGIC = b"GGUF"
@@ -46,6 +47,17 @@ class _Reader:
         self.left -= num_bytes
         self.file.seek(num_bytes, 1)
 
+    def skip_strings(self, length: int) -> None:
+        """Pass over a vocabulary: hundreds of thousands of strings, so a tight loop."""
+        read, left = self.file.read, self.left
+        for _ in range(length):
+            size = int.from_bytes(read(8), "little")
+            left -= 8 + size
+            if left < 0:
+                raise CheckpointError(f"{self.name} is not a whole GGUF header: it ends too early.")
+            read(size)
+        self.left = left
+
     def scalar(self, kind: int) -> Any:
         layout = _SCALARS.get(kind)
         if layout is None:
@@ -74,8 +86,7 @@ class _Reader:
         if length <= _MAX_KEPT:
             return [self.value(kind) for _ in range(length)]
         if kind == _STRING:
-            for _ in range(length):
-                self.skip(self.count(_MAX_BYTES, "bytes in a string"))
+            self.skip_strings(length)
         else:
             layout = _SCALARS.get(kind)
             if layout is None:
@@ -90,7 +101,7 @@ def read_gguf(path: Path) -> tuple[dict[str, Any], dict[str, tuple[int, ...]]]:
     Arrays of more than 4096 items come back as ``{"length": n}``. Raises ``CheckpointError`` for
     anything that is not a whole header.
     """
-    name = path.name
+    name = plain(path.name)
     try:
         with path.open("rb") as file:
             return _read(_Reader(file, name, path.stat().st_size))

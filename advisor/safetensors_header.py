@@ -11,7 +11,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from advisor.values import MAX_INTEGER
+from advisor.values import MAX_INTEGER, plain
 from dflash.errors import CheckpointError
 
 _MAX_HEADER_BYTES = 32 * 1024 * 1024
@@ -66,24 +66,25 @@ def _weight_files(folder: Path) -> list[Path]:
 
 
 def _header(path: Path) -> dict[str, tuple[tuple[int, ...], str]]:
+    name = plain(path.name)
     try:
         size = path.stat().st_size
         with path.open("rb") as file:
             length = int.from_bytes(file.read(8), "little")
             if size < 8 or length > min(size - 8, _MAX_HEADER_BYTES):
                 raise CheckpointError(
-                    f"{path.name} is not a whole safetensors file: "
+                    f"{name} is not a whole safetensors file: "
                     f"its header claims {length} bytes and the file has {size}."
                 )
             header = json.loads(file.read(length))
     except OSError as error:
-        raise CheckpointError(f"{path.name} cannot be read ({type(error).__name__}).") from error
+        raise CheckpointError(f"{name} cannot be read ({type(error).__name__}).") from error
     except (ValueError, RecursionError) as error:
-        raise CheckpointError(f"{path.name} has a header that is not JSON.") from error
-    entries, end = _entries(header, path.name)
+        raise CheckpointError(f"{name} has a header that is not JSON.") from error
+    entries, end = _entries(header, name)
     if 0 < size - 8 - length < end:
         raise CheckpointError(
-            f"{path.name} is cut off: {end} bytes of weights are listed, {size - 8 - length} exist."
+            f"{name} is cut off: {end} bytes of weights are listed, {size - 8 - length} exist."
         )
     return entries
 

@@ -80,9 +80,12 @@ def load_tokenizer(text: str) -> TokenizerReading:
     path = _existing(text)
     if path is None:
         raise CheckpointError(f"there is no tokenizer file or folder {_quoted(text)}.")
-    if path.is_dir():
-        return _tokenizer_folder(path)
-    return read_tokenizer(_read_json(path, _MAX_TOKENIZER_BYTES))
+    try:
+        if path.is_dir():
+            return _tokenizer_folder(path)
+        return read_tokenizer(_read_json(path, _MAX_TOKENIZER_BYTES))
+    except OSError as error:
+        raise _unreadable(path, error) from error
 
 
 def tokenizer_beside(text: str) -> TokenizerReading | None:
@@ -92,8 +95,11 @@ def tokenizer_beside(text: str) -> TokenizerReading | None:
         path = path.parent
     if path is None or not path.is_dir():
         return None
-    has_files = any((path / name).is_file() for name in _TOKENIZER_FILES)
-    return _tokenizer_folder(path) if has_files else None
+    try:
+        has_files = any((path / name).is_file() for name in _TOKENIZER_FILES)
+        return _tokenizer_folder(path) if has_files else None
+    except OSError as error:
+        raise _unreadable(path, error) from error
 
 
 def _existing(text: str) -> Path | None:
@@ -111,6 +117,17 @@ def _embedded(relative: str | None) -> Path | None:
 
 
 def _read_path(path: Path, *, draft: bool) -> _Files:
+    try:
+        return _read_config_and_shapes(path, draft=draft)
+    except OSError as error:
+        raise _unreadable(path, error) from error
+
+
+def _unreadable(path: Path, error: OSError) -> CheckpointError:
+    return CheckpointError(f"{_quoted(str(path))} cannot be read ({type(error).__name__}).")
+
+
+def _read_config_and_shapes(path: Path, *, draft: bool) -> _Files:
     if path.is_dir():
         path = _config_in(path)
     elif path.suffix == ".safetensors":
@@ -146,13 +163,8 @@ def _folder_name(path: Path, draft: bool) -> str | None:
 def _starts_with(path: Path, magic: bytes) -> bool:
     if not path.is_file():
         return False
-    try:
-        with path.open("rb") as file:
-            return file.read(len(magic)) == magic
-    except OSError as error:
-        raise CheckpointError(
-            f"{_quoted(path.name)} cannot be read ({type(error).__name__})."
-        ) from error
+    with path.open("rb") as file:
+        return file.read(len(magic)) == magic
 
 
 def parse_config(data: bytes, name: str = "the config") -> dict[str, Any]:
@@ -174,13 +186,13 @@ def parse_config(data: bytes, name: str = "the config") -> dict[str, Any]:
 
 def _read_json(path: Path, max_bytes: int) -> dict[str, Any]:
     name = _quoted(path.name)
-    if not path.is_file() and not path.is_fifo():
-        raise CheckpointError(f"{name} is not a file.")
     try:
+        if not path.is_file() and not path.is_fifo():
+            raise CheckpointError(f"{name} is not a file.")
         with path.open("rb") as file:
             data = file.read(max_bytes + 1)
     except OSError as error:
-        raise CheckpointError(f"{name} cannot be read ({type(error).__name__}).") from error
+        raise _unreadable(path, error) from error
     if len(data) > max_bytes:
         raise CheckpointError(f"{name} is larger than {max_bytes} bytes; no config is.")
     return parse_config(data, name)

@@ -13,6 +13,7 @@ from typing import Any
 
 from advisor.schema import Finding
 
+CONFIG_DOCS = "https://huggingface.co/docs/transformers/main_classes/configuration"
 MAX_INTEGER = 2**53  # larger "sizes" are nonsense, and JSON readers disagree about them
 MAX_LIST_LENGTH = 4096
 _MAX_SHOWN = 60
@@ -143,6 +144,7 @@ class Fields:
                 field=field or plain(key),
                 message=f"{self.where}{plain(key)} is {shown(value)}, but must be {wanted}.",
                 hint="Correct the file; the value was ignored for the other checks.",
+                evidence=CONFIG_DOCS,
             )
         )
         return None

@@ -27,7 +27,7 @@ from advisor.__main__ import main
 from advisor.check import check, check_values
 from advisor.cli_check import SettingError, parse_settings
 from advisor.cli_rules import rules_markdown
-from advisor.sources import parse_config
+from advisor.sources import load_draft, parse_config
 
 ROOT = Path(__file__).resolve().parents[2]
 
@@ -134,6 +134,34 @@ def test_an_unreadable_file_gives_exit_2_and_one_line(kind, option, tmp_path, ca
     argv = ["--draft", str(bad)] if option == "--draft" else ["--draft", draft, option, str(bad)]
     code, out, err = outcome(capsys, *argv)
     assert code == 2 and out == "" and err.count("\n") == 1
+
+
+def test_a_folder_one_may_not_read_gives_exit_2_and_one_line(tmp_path, capsys, monkeypatch):
+    def refuse(self, **_):
+        raise PermissionError(13, "Permission denied")
+
+    monkeypatch.setattr(Path, "is_file", refuse)
+    code, out, err = outcome(capsys, "--draft", str(tmp_path))
+    assert code == 2 and out == "" and err.count("\n") == 1 and "PermissionError" in err
+
+
+def test_a_reader_that_stops_early_brings_no_traceback(tmp_path):
+    draft = write_json(tmp_path / "draft.json", changed(zlab_4b(), block_size=0))
+    command = f"{sys.executable} -m advisor check --draft {draft} --json | true"
+    done = subprocess.run(
+        command, shell=True, capture_output=True, text=True, cwd=ROOT, timeout=60, check=False
+    )
+    assert "Traceback" not in done.stderr and "BrokenPipe" not in done.stderr
+
+
+def test_a_gguf_with_a_large_vocabulary_is_read_quickly(tmp_path):
+    vocabulary = {"tokenizer.ggml.tokens": [f"token {i}" for i in range(150_000)]}
+    path = write_gguf(tmp_path / "big.gguf", gguf_metadata() | vocabulary)
+    start = time.perf_counter()
+    spec = load_draft(path).spec
+    assert spec.target_layer_ids == (1, 9, 17, 25, 33)
+    assert spec.shape.vocab_size == 150_000
+    assert time.perf_counter() - start < 5  # about 0.1 s alone; the bound is for a busy machine
 
 
 def test_a_folder_without_a_config_and_one_with_two_ggufs_say_so(tmp_path, capsys):
