@@ -34,13 +34,15 @@ class RunStats:
     draft_s: float | None = None  # all draft passes, draft prefill included
     verify_s: float | None = None  # all target forwards after the prefill
     draft_prefill_s: float | None = None  # what the first draft pass cost above the median one
+    num_first_tokens: int = 1  # came together at TTFT; a server's first chunk may hold several
 
     @property
     def tpot_s(self) -> float | None:
         """Seconds per output token after the first (serving definition: decode / (n - 1))."""
-        if self.decode_s is None or self.num_output_tokens is None or self.num_output_tokens < 2:
+        if self.decode_s is None or self.num_output_tokens is None:
             return None
-        return self.decode_s / (self.num_output_tokens - 1)
+        num_later = self.num_output_tokens - self.num_first_tokens
+        return self.decode_s / num_later if num_later > 0 else None
 
     @property
     def output_tps(self) -> float | None:
@@ -120,10 +122,10 @@ def trace_spec(trace: Trace) -> SpecStats | None:
 
 def run_stats(trace: Trace) -> RunStats:
     """Fold a trace into its numbers; works on a cancelled trace too."""
-    cycles, prefilled, finished = trace.cycles, trace.prefilled, trace.finished
+    cycles, finished = trace.cycles, trace.finished
     stamps = _token_stamps(trace)
     return RunStats(
-        num_prompt_tokens=prefilled.num_prompt_tokens if prefilled else None,
+        num_prompt_tokens=_num_prompt_tokens(trace),
         num_output_tokens=_num_output_tokens(trace),
         ttft_s=stamps[0] if stamps else None,
         decode_s=stamps[-1] - stamps[0] if stamps else None,
@@ -132,6 +134,7 @@ def run_stats(trace: Trace) -> RunStats:
         draft_s=sum(c.draft_s for c in cycles) if cycles else None,
         verify_s=sum(c.verify_s for c in cycles) if cycles else None,
         draft_prefill_s=_draft_prefill_s(cycles),
+        num_first_tokens=_num_first_tokens(trace),
     )
 
 
@@ -244,6 +247,17 @@ def _end_to_end_s_per_token(stats: RunStats) -> float | None:
     if stats.end_to_end_s is None or not stats.num_output_tokens:
         return None
     return stats.end_to_end_s / stats.num_output_tokens
+
+
+def _num_prompt_tokens(trace: Trace) -> int | None:
+    if trace.prefilled:
+        return trace.prefilled.num_prompt_tokens
+    return trace.finished.num_prompt_tokens if trace.finished else None
+
+
+def _num_first_tokens(trace: Trace) -> int:
+    first = trace.events[0] if trace.events else None
+    return first.num_tokens or 1 if isinstance(first, Chunk) else 1
 
 
 def _num_output_tokens(trace: Trace) -> int | None:

@@ -152,6 +152,7 @@ class Chunk:
 
     t_s: float
     text: str
+    num_tokens: int | None = None  # output tokens so far, where the server counts along
 
 
 @dataclass(frozen=True, slots=True)
@@ -163,6 +164,7 @@ class Finished:
     num_output_tokens: int | None
     spec: SpecStats | None
     peak_memory_bytes: int | None = None
+    num_prompt_tokens: int | None = None  # for a server, which sends no Prefilled
 
 
 Event: TypeAlias = Prefilled | Cycle | Chunk | Finished

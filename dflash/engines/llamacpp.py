@@ -1,12 +1,13 @@
-"""llama.cpp's dialect. ``timings`` counts drafted and accepted tokens but no cycles, so tau is
-unknown, not estimated (ggml-org/llama.cpp issue #26750, PR #27676)."""
+"""llama.cpp's dialect. ``timings`` counts drafted and accepted tokens, and cycles only in builds
+with ``draft_n_verif_steps`` (ggml-org/llama.cpp PR #27676); without it tau is unknown, not derived
+from what was emitted (a reply's last cycle is cut short). ``--metrics`` adds counters."""
 
 from __future__ import annotations
 
-import json
 from typing import Any
 
-from dflash.engines.remote import RemoteEngine, chat_payload, count
+from dflash.engines.dialect import chat_payload, count, json_object, reported_spec
+from dflash.engines.remote import RemoteEngine
 from dflash.schema import Request, SpecStats
 
 
@@ -15,37 +16,50 @@ class LlamacppAdapter:
 
     name = "llamacpp"
     status_paths = ("/props",)
+    counter_prefix = "llamacpp"
+    how_to_report = "Start llama-server with --spec-type draft-dflash and --metrics."
 
-    def payload(self, request: Request, model: str) -> dict[str, Any]:
+    def payload(self, request: Request, model: str, *, salt: str) -> dict[str, Any]:
         """See ``Adapter.payload``. The prompt cache is off so that both lanes read the prompt."""
         return chat_payload(request, model) | {
             "top_k": request.sampling.top_k,
+            "repeat_penalty": 1.0,
+            "typical_p": 1.0,
             "cache_prompt": False,
+            "timings_per_token": True,
         }
+
+    def unstreamed(self, payload: dict[str, Any]) -> dict[str, Any] | None:
+        """Not needed: the last event of a stream carries the timings."""
+        return None
 
     def parse_spec(self, final: dict[str, Any]) -> SpecStats | None:
         """Read ``timings``; its draft counts exist only when speculation ran."""
         timings = final.get("timings")
         if not isinstance(timings, dict):
             return None
-        drafted, accepted = count(timings, "draft_n"), count(timings, "draft_n_accepted")
-        if not drafted or accepted is None:
-            return None
-        return SpecStats(count(timings, "draft_n_steps"), drafted, accepted, None, "reported")
-
-    def parse_counters(self, metrics_text: str) -> SpecStats | None:
-        """llama-server has no speculative counters."""
-        return None
+        return reported_spec(
+            count(timings, "draft_n_verif_steps"),
+            count(timings, "draft_n"),
+            count(timings, "draft_n_accepted"),
+        )
 
     def is_speculating(self, answers: dict[str, str]) -> bool | None:
         """``/props`` may say "none" although speculation runs, so only a yes counts."""
-        try:
-            props = json.loads(answers.get("/props", ""))
-        except (ValueError, RecursionError):
-            return None
-        speculative = props.get("speculative") if isinstance(props, dict) else None
-        types = speculative.get("types") if isinstance(speculative, dict) else None
-        return True if "dflash" in str(types) else None
+        props = json_object(answers.get("/props"))
+        settings = props.get("default_generation_settings")
+        params = settings.get("params") if isinstance(settings, dict) else None
+        nested = props.get("speculative")
+        told = [
+            params.get("speculative.types") if isinstance(params, dict) else None,
+            nested.get("types") if isinstance(nested, dict) else None,
+        ]
+        return True if any("dflash" in str(types).lower() for types in told) else None
+
+    def version(self, answers: dict[str, str]) -> str | None:
+        """``/props`` holds the build."""
+        told = json_object(answers.get("/props")).get("build_info")
+        return told if isinstance(told, str) else None
 
 
 class LlamacppEngine(RemoteEngine):

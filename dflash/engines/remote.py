@@ -1,130 +1,53 @@
-"""One streaming client for every OpenAI-compatible server; what differs is in an Adapter.
+"""One engine for every OpenAI-compatible server; what differs between them is in an Adapter.
 
-Knows HTTP, server-sent events and clocks on this side of the wire. Never infers acceptance from
-chunks, never counts chunks as tokens. A server's key goes to that server only and is never logged.
+Knows the lanes' two servers and whose word counts for acceptance. Never infers acceptance from
+chunks.
 """
 
 from __future__ import annotations
 
-import json
+import threading
 import time
+import uuid
 from collections.abc import Iterator
 from dataclasses import dataclass
-from typing import Any, Protocol
+from typing import Any, Literal
 
 import httpx
 
+from dflash.engines.answer import Answer
+from dflash.engines.counters import Counters, is_only_request, read_counters, spec_between
+from dflash.engines.dialect import Adapter, json_object
+from dflash.engines.server_client import READ_S, MakeTransport, ServerClient, same_origin
+from dflash.engines.url_guard import UrlGuard
 from dflash.errors import EngineError
-from dflash.schema import (
-    Chunk,
-    EngineInfo,
-    Event,
-    Finished,
-    FinishReason,
-    Message,
-    Request,
-    SpecStats,
-)
+from dflash.schema import EngineInfo, Event, Message, Request, SpecStats
 
-_CONNECT_S, _READ_S = 5.0, 120.0
-_MAX_EVENT_BYTES = 4_000_000
+Lane = Literal["dflash", "baseline"]
+Severity = Literal["good", "unknown", "bad"]
 
-
-class Adapter(Protocol):
-    """What one kind of server needs and says. All methods are pure but ``name``."""
-
-    name: str
-
-    def payload(self, request: Request, model: str) -> dict[str, Any]:
-        """The body of a chat completion; every sampling setting is sent explicitly."""
-        ...
-
-    def parse_spec(self, final: dict[str, Any]) -> SpecStats | None:
-        """Acceptance of this request from the stream's merged last events, if reported."""
-        ...
-
-    def parse_counters(self, metrics_text: str) -> SpecStats | None:
-        """Acceptance counted by the server since it started; ``None`` without speculation."""
-        ...
-
-    def is_speculating(self, answers: dict[str, str]) -> bool | None:
-        """Whether DFlash is on, from the bodies of ``status_paths``; ``None`` = it does not say."""
-        ...
-
-    status_paths: tuple[str, ...]
-
-
-def chat_payload(request: Request, model: str) -> dict[str, Any]:
-    """The part of the body that all servers share."""
-    sampling = request.sampling
-    return {
-        "model": model,
-        "messages": [{"role": m.role, "content": m.content} for m in request.messages],
-        "stream": True,
-        "stream_options": {"include_usage": True},
-        "max_tokens": sampling.max_new_tokens,
-        "temperature": sampling.temperature,
-        "top_p": sampling.top_p,
-        "seed": sampling.seed,
-        "chat_template_kwargs": {"enable_thinking": sampling.enable_thinking},
-    }
+_CHAT_PATH = "/v1/chat/completions"
+_METRICS_PATH = "/metrics"
+_COUNTER_WAIT_S = 0.05  # a server may book a request a moment after its last byte
+_COUNTER_READINGS = 8
 
 
 @dataclass(frozen=True, slots=True)
-class Delta:
-    """One server-sent event, read: its text and whatever else it carries."""
+class ServerState:
+    """What one server says about itself, for a badge. ``bad`` is the red one."""
 
-    text: str
-    body: dict[str, Any]
-
-
-def read_events(lines: Iterator[str]) -> Iterator[Delta]:
-    """Parse server-sent events until [DONE]. Raises ``EngineError`` for half-written JSON and
-    for an error the server reports inside the stream."""
-    for line in lines:
-        data = line.removeprefix("data:").strip() if line.startswith("data:") else ""
-        if data == "[DONE]":
-            return
-        if not data:
-            continue
-        if len(data) > _MAX_EVENT_BYTES:
-            raise EngineError("the server sent an event of over 4 MB.", "Is it the right server?")
-        try:
-            body = json.loads(data)
-        except (ValueError, RecursionError) as error:
-            raise EngineError(
-                f"the server sent something that is not JSON: {data[:60]!r}.",
-                "Is the URL that of an OpenAI-compatible server?",
-            ) from error
-        if not isinstance(body, dict):
-            raise EngineError(f"the server sent {data[:60]!r} where an event was expected.")
-        if body.get("error"):
-            raise EngineError(f"the server reported an error: {_error_text(body['error'])}")
-        yield Delta(_delta_text(body), body)
-
-
-def _delta_text(body: dict[str, Any]) -> str:
-    """Visible and reasoning text of an event, in the order they come."""
-    choices = body.get("choices")
-    first = choices[0] if isinstance(choices, list) and choices else {}
-    delta = first.get("delta") if isinstance(first, dict) else None
-    if not isinstance(delta, dict):
-        return ""
-    parts = (delta.get(k) for k in ("reasoning_content", "reasoning", "content"))
-    return "".join(p for p in parts if isinstance(p, str))
-
-
-def _error_text(error: Any) -> str:
-    """A server's own words for an error, shortened."""
-    text = error.get("message", error) if isinstance(error, dict) else error
-    return str(text).strip().splitlines()[0][:200] if str(text).strip() else "no reason given"
+    lane: Lane
+    severity: Severity
+    sentence: str
 
 
 class RemoteEngine:
     """A served target. ``base_url`` speculates; ``baseline_url`` is the same target without.
 
-    ``model`` defaults to the first one the server lists. The two lanes are two servers, so each
-    is timed by its own wall clock.
+    ``model`` defaults to the first one each server lists. Two lanes of one engine never run at
+    the same time unless ``one_at_a_time`` is false: the servers may share a device. ``ask_again``
+    lets a greedy request be repeated where a server reports acceptance only to unstreamed ones.
+    ``guard`` is for hosted pages; a key is sent to the origin that it was given for only.
     """
 
     trained_block_size: int | None = None  # the server's own setting rules
@@ -137,106 +60,79 @@ class RemoteEngine:
         baseline_url: str | None = None,
         model: str | None = None,
         api_key: str | None = None,
-        transport: httpx.BaseTransport | None = None,
+        baseline_api_key: str | None = None,
+        one_at_a_time: bool = True,
+        ask_again: bool = True,
+        read_timeout_s: float = READ_S,
+        guard: UrlGuard | None = None,
+        make_transport: MakeTransport = httpx.HTTPTransport,
     ) -> None:
         self._adapter = adapter
-        self._urls = {True: _checked_url(base_url)}
+        self._ask_again = ask_again
+        self._turn = threading.Lock() if one_at_a_time else None
+        if baseline_url and baseline_api_key is None and same_origin(base_url, baseline_url):
+            baseline_api_key = api_key
+        keys: dict[Lane, tuple[str, str | None]] = {"dflash": (base_url, api_key)}
         if baseline_url:
-            self._urls[False] = _checked_url(baseline_url)
-        # A key belongs to the server it was given for and is not sent to another origin.
-        self._headers = {"Authorization": f"Bearer {api_key}"} if api_key else {}
-        self._client = httpx.Client(
-            timeout=httpx.Timeout(_READ_S, connect=_CONNECT_S),
-            transport=transport,
-            follow_redirects=False,
-        )
-        self.model = model or self._first_model()
-        self.is_speculating = adapter.is_speculating(self._status_answers())
+            keys["baseline"] = (baseline_url, baseline_api_key)
+        for url, _ in keys.values():
+            if guard:
+                guard.check(url)
+        self._servers: dict[Lane, ServerClient] = {
+            lane: ServerClient(
+                url,
+                api_key=key,
+                read_timeout_s=read_timeout_s,
+                make_transport=guard.make_transport if guard else make_transport,
+            )
+            for lane, (url, key) in keys.items()
+        }
+        self._models = {lane: model or _first_model(s) for lane, s in self._servers.items()}
+        answers = self._status("dflash")
         self.info = EngineInfo(
             backend=adapter.name,
-            version="as served",
-            target_id=self.model,
+            version=f"{adapter.name} {adapter.version(answers) or '(version not told)'}",
+            target_id=self._models["dflash"],
             draft_id=None,
-            device=self._urls[True],
+            device=self._servers["dflash"].url,
             dtype="as served",
-            reports="summary",
+            reports="nothing" if adapter.is_speculating(answers) is False else "summary",
         )
 
     def stream(self, request: Request) -> Iterator[Event]:
         """Yield Chunks, then Finished with the server's own counts. See ``Engine.stream``."""
-        speculate = request.block_size > 1
-        if speculate not in self._urls:
+        lane: Lane = "dflash" if request.block_size > 1 else "baseline"
+        server = self._servers.get(lane)
+        if server is None:
             raise EngineError(
                 "there is no second server for the autoregressive lane.",
                 "Start the same target without speculation and give its URL.",
             )
-        url = self._urls[speculate]
-        before = self._counters(url) if speculate else None
-        start, last_s = time.perf_counter(), 0.0
-        final: dict[str, Any] = {}
-        reason: FinishReason = "stop"
-        for delta in self._deltas(url, self._adapter.payload(request, self.model)):
-            now_s = time.perf_counter() - start
-            reason = _finish_reason(delta.body) or reason
-            final |= {k: v for k, v in delta.body.items() if v is not None}
-            if delta.text:
-                last_s = now_s
-                yield Chunk(now_s, delta.text)
-        spec = None
-        if speculate:
-            spec = self._adapter.parse_spec(final) or _since(before, self._counters(url))
-        yield Finished(last_s, reason, _completion_tokens(final), spec)
+        payload = self._adapter.payload(request, self._models[lane], salt=uuid.uuid4().hex)
+        before = self._counters(server) if lane == "dflash" else None
+        answer = Answer()
+        for arrival in server.stream(_CHAT_PATH, payload, turn=self._turn):
+            yield from answer.add(arrival.t_s, arrival.body)
+        finished = answer.finished(server.url)
+        if lane == "baseline":
+            yield finished(None)
+            return
+        spec = self._adapter.parse_spec(answer.final)
+        if before is not None and (spec is None or spec.num_cycles is None):
+            spec = self._counted(server, before) or spec
+        if spec is None and self._ask_again and request.sampling.temperature == 0:
+            spec = self._asked_again(server, payload)
+        yield finished(spec)
 
-    def _deltas(self, url: str, payload: dict[str, Any]) -> Iterator[Delta]:
-        """Post and read the stream; every way it can fail becomes one sentence."""
-        try:
-            with self._client.stream(
-                "POST", f"{url}/v1/chat/completions", json=payload, headers=self._headers
-            ) as response:
-                if response.status_code != 200:
-                    response.read()
-                    raise _refused(url, response)
-                yield from read_events(response.iter_lines())
-        except httpx.HTTPError as error:
-            raise _unreachable(url, error) from error
+    def server_states(self) -> tuple[ServerState, ...]:
+        """Ask both servers again whether they speculate. Never raises: a server that is gone is a
+        ``bad`` state with the reason."""
+        return tuple(self._state(lane) for lane in self._servers)
 
-    def _first_model(self) -> str:
-        """The first model the server lists. Raises ``EngineError``."""
-        url = self._urls[True]
-        answer = self._get(f"{url}/v1/models")
-        try:
-            return str(json.loads(answer)["data"][0]["id"])
-        except (ValueError, KeyError, IndexError, TypeError, RecursionError) as error:
-            raise EngineError(
-                f"{url} does not list its models.", "Is it an OpenAI-compatible server's root URL?"
-            ) from error
-
-    def _status_answers(self) -> dict[str, str]:
-        """What the server says about itself; a path it does not have is left out."""
-        answers = {}
-        for path in self._adapter.status_paths:
-            try:
-                answers[path] = self._get(f"{self._urls[True]}{path}")
-            except EngineError:
-                continue
-        return answers
-
-    def _counters(self, url: str) -> SpecStats | None:
-        """The server-wide counters now, if it has any."""
-        try:
-            return self._adapter.parse_counters(self._get(f"{url}/metrics"))
-        except EngineError:
-            return None
-
-    def _get(self, url: str) -> str:
-        """A GET's body. Raises ``EngineError``."""
-        try:
-            response = self._client.get(url, headers=self._headers)
-        except httpx.HTTPError as error:
-            raise _unreachable(url, error) from error
-        if response.status_code != 200:
-            raise _refused(url, response)
-        return response.text
+    @property
+    def unreported(self) -> str:
+        """What to say where a chart needs acceptance and ``Finished.spec`` is ``None``."""
+        return f"This server did not report acceptance. {self._adapter.how_to_report}"
 
     def encode(self, messages: tuple[Message, ...], *, enable_thinking: bool = False) -> list[int]:
         """A server tokenises by itself; nothing is known here."""
@@ -247,79 +143,81 @@ class RemoteEngine:
         raise EngineError("token ids are not known for a served model.")
 
     def close(self) -> None:
-        """Close the connections; a stream in progress ends, which makes the server stop."""
-        self._client.close()
+        """Nothing is held between streams; a stream in progress closes its own socket."""
 
+    def read_counters(self) -> Counters | None:
+        """What the DFlash server has counted so far over all its clients, if it counts."""
+        return self._counters(self._servers["dflash"])
 
-def _checked_url(url: str) -> str:
-    """An http(s) root URL without a trailing slash or /v1. Raises ``EngineError``."""
-    trimmed = url.strip().rstrip("/").removesuffix("/v1")
-    try:
-        parsed = httpx.URL(trimmed)
-    except httpx.InvalidURL as error:
-        raise EngineError(f"{url!r} is not a URL.", "Write http://host:port.") from error
-    if parsed.scheme not in ("http", "https") or not parsed.host:
-        raise EngineError(f"{url!r} is not a server's URL.", "Write http://host:port.")
-    return trimmed
+    def _state(self, lane: Lane) -> ServerState:
+        url = self._servers[lane].url
+        try:
+            _first_model(self._servers[lane])
+        except EngineError as error:
+            return ServerState(lane, "bad", str(error))
+        speculates = self._adapter.is_speculating(self._status(lane))
+        if speculates is None:
+            return ServerState(lane, "unknown", f"{url} does not say whether it speculates.")
+        if lane == "dflash" and not speculates:
+            return ServerState(
+                lane, "bad", f"Speculation is not active at {url}: no draft is loaded there."
+            )
+        if lane == "baseline" and speculates:
+            return ServerState(
+                lane, "bad", f"The baseline at {url} speculates too, so it is no baseline."
+            )
+        words = "speculates" if speculates else "decodes without drafts"
+        return ServerState(lane, "good", f"{url} {words}.")
 
+    def _status(self, lane: Lane) -> dict[str, str]:
+        """What a server says about itself; a path that it does not have is left out."""
+        answers = {}
+        for path in self._adapter.status_paths:
+            try:
+                answers[path] = self._servers[lane].get(path)
+            except EngineError:
+                continue
+        return answers
 
-def _refused(url: str, response: httpx.Response) -> EngineError:
-    """A status that is not 200, in words."""
-    try:
-        body = response.json()
-        text = _error_text(body.get("error", body) if isinstance(body, dict) else body)
-    except (ValueError, RecursionError):
-        text = response.text[:120].strip() or "no reason given"
-    return EngineError(
-        f"{url} answered {response.status_code}: {text}",
-        "Check the model name and that this is the server's root URL.",
-    )
+    def _counters(self, server: ServerClient) -> Counters | None:
+        prefix = self._adapter.counter_prefix
+        if prefix is None:
+            return None
+        try:
+            return read_counters(server.get(_METRICS_PATH), prefix=prefix)
+        except EngineError:
+            return None
 
-
-def _unreachable(url: str, error: httpx.HTTPError) -> EngineError:
-    """A connection that failed or broke, in words."""
-    if isinstance(error, httpx.ConnectError | httpx.ConnectTimeout):
-        return EngineError(f"nothing answers at {url}.", "Is the server running on that port?")
-    if isinstance(error, httpx.TimeoutException):
-        return EngineError(f"{url} sent nothing for {_READ_S:.0f} s.", "Is the server overloaded?")
-    return EngineError(f"the connection to {url} broke off.", "Look at the server's log.")
-
-
-def _finish_reason(body: dict[str, Any]) -> FinishReason | None:
-    """Why the server ended, if this event says so."""
-    choices = body.get("choices")
-    first = choices[0] if isinstance(choices, list) and choices else None
-    reason = first.get("finish_reason") if isinstance(first, dict) else None
-    return None if reason is None else ("length" if reason == "length" else "stop")
-
-
-def _completion_tokens(final: dict[str, Any]) -> int | None:
-    """Tokens from usage; ``None`` when the server sent none (chunks are never counted)."""
-    usage = final.get("usage")
-    count = usage.get("completion_tokens") if isinstance(usage, dict) else None
-    return count if isinstance(count, int) and not isinstance(count, bool) else None
-
-
-def _since(before: SpecStats | None, after: SpecStats | None) -> SpecStats | None:
-    """The counters' growth over one request: right only while the server is otherwise idle."""
-    if before is None or after is None or before.num_cycles is None or after.num_cycles is None:
+    def _counted(self, server: ServerClient, before: Counters) -> SpecStats | None:
+        """The counters' growth over one request, if the server served nobody else meanwhile."""
+        for _ in range(_COUNTER_READINGS):
+            after = self._counters(server)
+            if after is None:
+                return None
+            if is_only_request(before, after) and (spec := spec_between(before, after)):
+                return spec
+            time.sleep(_COUNTER_WAIT_S)
         return None
-    num_cycles = after.num_cycles - before.num_cycles
-    if num_cycles <= 0:
-        return None
-    return SpecStats(
-        num_cycles=num_cycles,
-        num_draft_tokens=after.num_draft_tokens - before.num_draft_tokens,
-        num_accepted_tokens=after.num_accepted_tokens - before.num_accepted_tokens,
-        acceptance_histogram=None,
-        source="counters",
-    )
+
+    def _asked_again(self, server: ServerClient, payload: dict[str, Any]) -> SpecStats | None:
+        """The same greedy request unstreamed: the same tokens, so the same cycles."""
+        again = self._adapter.unstreamed(payload)
+        if again is None:
+            return None
+        try:
+            return self._adapter.parse_spec(server.post(_CHAT_PATH, again))
+        except EngineError:
+            return None
 
 
-def count(fields: dict[str, Any], *names: str) -> int | None:
-    """The first of several spellings that holds a whole number of at least 0."""
-    for name in names:
-        value = fields.get(name)
-        if isinstance(value, int) and not isinstance(value, bool) and value >= 0:
-            return value
-    return None
+def _first_model(server: ServerClient) -> str:
+    """The first model a server lists. Raises ``EngineError``."""
+    listed = json_object(server.get("/v1/models")).get("data")
+    first = listed[0] if isinstance(listed, list) and listed else None
+    name = first.get("id") if isinstance(first, dict) else None
+    if not isinstance(name, str) or not name:
+        raise EngineError(
+            f"{server.url} does not list its models.",
+            "Give the root URL of an OpenAI-compatible server, such as http://127.0.0.1:8000.",
+        )
+    return name

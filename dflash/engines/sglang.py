@@ -1,13 +1,17 @@
-"""SGLang's dialect. Acceptance rides in ``meta_info``, whose names changed over time: both the
-old (spec_accept_token_num, ...) and the new (spec_num_correct_drafts, ...) are read."""
+"""SGLang's dialect. Acceptance is in ``meta_info``, whose names changed over time: old
+(spec_accept_token_num, ...), middle (spec_accepted_drafts, ...) and new (spec_num_correct_drafts).
+
+Chat completions refuse ``return_meta_info`` together with streaming (serving_chat.py), so a greedy
+request is asked again unstreamed to learn its acceptance; its Prometheus gauges are running means,
+which cannot be told apart by request.
+"""
 
 from __future__ import annotations
 
-import json
-import re
 from typing import Any
 
-from dflash.engines.remote import RemoteEngine, chat_payload, count
+from dflash.engines.dialect import chat_payload, count, json_object, reported_spec
+from dflash.engines.remote import RemoteEngine
 from dflash.schema import Request, SpecStats
 
 
@@ -16,39 +20,49 @@ class SglangAdapter:
 
     name = "sglang"
     status_paths = ("/server_info", "/get_server_info")
+    counter_prefix = None
+    how_to_report = "SGLang reports it to unstreamed requests only; it is asked at temperature 0."
 
-    def payload(self, request: Request, model: str) -> dict[str, Any]:
+    def payload(self, request: Request, model: str, *, salt: str) -> dict[str, Any]:
         """See ``Adapter.payload``."""
         return chat_payload(request, model) | {
             "top_k": request.sampling.top_k or -1,
-            "return_meta_info": True,
+            "repetition_penalty": 1.0,
+            "cache_salt": salt,
         }
 
+    def unstreamed(self, payload: dict[str, Any]) -> dict[str, Any] | None:
+        """The same request with ``return_meta_info``."""
+        kept = {k: v for k, v in payload.items() if k != "stream_options"}
+        return kept | {"stream": False, "return_meta_info": True}
+
     def parse_spec(self, final: dict[str, Any]) -> SpecStats | None:
-        """Read ``meta_info``, at the top or inside the last choice."""
+        """Read ``meta_info``, at the top or inside the choice."""
         meta = _meta_info(final)
         cycles = count(meta, "spec_verify_ct")
-        accepted = count(meta, "spec_num_correct_drafts", "spec_accept_token_num")
-        drafted = count(meta, "spec_num_proposed_drafts", "spec_draft_token_num")
-        if not cycles or accepted is None or drafted is None:
+        if cycles is None:
             return None
-        histogram = meta.get("spec_correct_drafts_histogram", meta.get("spec_accept_histogram"))
-        whole = isinstance(histogram, list) and all(isinstance(n, int) for n in histogram)
-        return SpecStats(cycles, drafted, accepted, tuple(histogram) if whole else None, "reported")
-
-    def parse_counters(self, metrics_text: str) -> SpecStats | None:
-        """SGLang's gauges are running means, which cannot be told apart by request."""
-        return None
+        return reported_spec(
+            cycles,
+            count(meta, "spec_num_proposed_drafts", "spec_proposed_drafts", "spec_draft_token_num"),
+            count(meta, "spec_num_correct_drafts", "spec_accepted_drafts", "spec_accept_token_num"),
+            meta.get("spec_correct_drafts_histogram", meta.get("spec_accept_histogram")),
+        )
 
     def is_speculating(self, answers: dict[str, str]) -> bool | None:
-        """The server names its speculative algorithm."""
-        for body in answers.values():
-            try:
-                info = json.loads(body)
-            except (ValueError, RecursionError):
-                continue
-            if isinstance(info, dict) and "speculative_algorithm" in info:
-                return bool(re.search("dflash", str(info["speculative_algorithm"]), re.IGNORECASE))
+        """The server names its speculative algorithm; another one than DFlash is not DFlash."""
+        for path in self.status_paths:
+            info = json_object(answers.get(path))
+            if "speculative_algorithm" in info:
+                return "dflash" in str(info["speculative_algorithm"]).lower()
+        return None
+
+    def version(self, answers: dict[str, str]) -> str | None:
+        """``/server_info`` holds it."""
+        for path in self.status_paths:
+            told = json_object(answers.get(path)).get("version")
+            if isinstance(told, str):
+                return told
         return None
 
 

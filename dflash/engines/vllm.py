@@ -1,30 +1,35 @@
 """vLLM's dialect. Per-request acceptance needs ``--per-request-spec-decode-metrics summary``
-(docs/features/speculative_decoding/acceptance_metrics.md); else Prometheus counters."""
+(docs/features/speculative_decoding/acceptance_metrics.md); else Prometheus counters are read."""
 
 from __future__ import annotations
 
-import re
 from typing import Any
 
-from dflash.engines.remote import RemoteEngine, chat_payload, count
+from dflash.engines.counters import read_counters
+from dflash.engines.dialect import chat_payload, count, json_object, reported_spec
+from dflash.engines.remote import RemoteEngine
 from dflash.schema import Request, SpecStats
-
-_COUNTER = re.compile(
-    r"^vllm:spec_decode_num_(drafts|draft_tokens|accepted_tokens)(?:_total)?(?:\{[^}]*\})?"
-    r"\s+([0-9.eE+]+)\s*$",
-    re.MULTILINE,
-)
 
 
 class VllmAdapter:
     """Pure functions between our values and vLLM's JSON."""
 
     name = "vllm"
-    status_paths = ("/metrics",)
+    status_paths = ("/metrics", "/version")
+    counter_prefix = "vllm"
+    how_to_report = "Start it with --per-request-spec-decode-metrics summary."
 
-    def payload(self, request: Request, model: str) -> dict[str, Any]:
-        """See ``Adapter.payload``."""
-        return chat_payload(request, model) | {"top_k": request.sampling.top_k or -1}
+    def payload(self, request: Request, model: str, *, salt: str) -> dict[str, Any]:
+        """See ``Adapter.payload``. ``cache_salt`` keeps the prefix cache out of the timing."""
+        return chat_payload(request, model) | {
+            "top_k": request.sampling.top_k or -1,
+            "repetition_penalty": 1.0,
+            "cache_salt": salt,
+        }
+
+    def unstreamed(self, payload: dict[str, Any]) -> dict[str, Any] | None:
+        """Not needed: the last event of a stream carries everything."""
+        return None
 
     def parse_spec(self, final: dict[str, Any]) -> SpecStats | None:
         """Read ``metrics.speculative_decoding``."""
@@ -33,33 +38,26 @@ class VllmAdapter:
         if not isinstance(spec, dict):
             return None
         cycles = count(spec, "num_spec_steps")
-        drafted = count(spec, "num_draft_tokens")
-        accepted = count(spec, "num_accepted_draft_tokens")
-        if not cycles or drafted is None or accepted is None:
+        if cycles is None:
             return None
-        histogram = spec.get("acceptance_histogram")
-        whole = isinstance(histogram, list) and all(isinstance(n, int) for n in histogram)
-        return SpecStats(cycles, drafted, accepted, tuple(histogram) if whole else None, "reported")
-
-    def parse_counters(self, metrics_text: str) -> SpecStats | None:
-        """Sum the counters over engines."""
-        totals: dict[str, int] = {}
-        for name, value in _COUNTER.findall(metrics_text):
-            totals[name] = totals.get(name, 0) + int(float(value))
-        if "drafts" not in totals:
-            return None
-        return SpecStats(
-            num_cycles=totals["drafts"],
-            num_draft_tokens=totals.get("draft_tokens", 0),
-            num_accepted_tokens=totals.get("accepted_tokens", 0),
-            acceptance_histogram=None,
-            source="counters",
+        return reported_spec(
+            cycles,
+            count(spec, "num_draft_tokens"),
+            count(spec, "num_accepted_draft_tokens"),
+            spec.get("acceptance_histogram"),
         )
 
     def is_speculating(self, answers: dict[str, str]) -> bool | None:
         """The speculative counters exist only when speculation is on."""
         metrics = answers.get("/metrics")
-        return None if metrics is None else self.parse_counters(metrics) is not None
+        if metrics is None or "vllm:" not in metrics:
+            return None
+        return read_counters(metrics, prefix=self.counter_prefix) is not None
+
+    def version(self, answers: dict[str, str]) -> str | None:
+        """``/version`` holds it."""
+        told = json_object(answers.get("/version")).get("version")
+        return told if isinstance(told, str) else None
 
 
 class VllmEngine(RemoteEngine):
