@@ -13,8 +13,10 @@ from typing import Any
 
 from tqdm import tqdm
 
+from dflash import measurements
 from dflash.benchmark import report
 from dflash.benchmark.calibration import run_calibration
+from dflash.benchmark.foretold import foretold
 from dflash.benchmark.lossless import find_differences
 from dflash.benchmark.options import BACKENDS, sampling_of
 from dflash.benchmark.prompts import Prompt, load_prompts
@@ -25,6 +27,7 @@ from dflash.benchmark.subject import Subject, open_subject
 from dflash.benchmark.summary import best_block, pair_up, summarise
 from dflash.benchmark.tuning import run_tuning
 from dflash.errors import PromptError
+from dflash.measurements import Calibration
 
 
 def run(args: argparse.Namespace, command: str) -> Result:
@@ -97,9 +100,31 @@ def _report(
         summarise(pairings[b], differences, block_size=b, checked=greedy, seed=plan.sampling.seed)
         for b in pairings
     )
+    calibration = _calibration(provenance)
     return report.Report(
-        blocks, best_block(blocks), kept, pairings, tuple(differences), tuple(skipped), provenance
+        blocks=blocks,
+        headline=best_block(blocks),
+        runs=kept,
+        pairings=pairings,
+        differences=tuple(differences),
+        skipped=tuple(skipped),
+        provenance=provenance,
+        foretold=foretold(blocks, pairings, calibration) if calibration else (),
     )
+
+
+def _calibration(provenance: dict[str, Any]) -> Calibration | None:
+    """The newest calibration of this pair on this machine, if it was taken as this run is."""
+    found = measurements.latest_for(
+        Calibration,
+        provenance["machine_id"],
+        target_id=provenance["target_id"],
+        draft_id=provenance["draft_id"],
+    )
+    same = ("backend", "device", "dtype", "num_threads")
+    if found is None or any(getattr(found.provenance, k) != provenance[k] for k in same):
+        return None
+    return found
 
 
 def _check_blocks(block_sizes: Sequence[int] | None, trained: int) -> None:

@@ -10,6 +10,7 @@ from collections.abc import Iterable, Sequence
 from pathlib import Path
 from typing import Any
 
+from dflash.benchmark.foretold import Foretold
 from dflash.benchmark.lossless import Difference
 from dflash.benchmark.runner import ArmName, Run, Skipped
 from dflash.benchmark.summary import (
@@ -48,6 +49,7 @@ class Report:
     differences: tuple[Difference, ...]
     skipped: tuple[Skipped, ...]
     provenance: dict[str, Any]
+    foretold: tuple[Foretold, ...] = ()  # empty without a calibration of this pair and machine
 
 
 def to_json(report: Report) -> dict[str, Any]:
@@ -55,6 +57,10 @@ def to_json(report: Report) -> dict[str, Any]:
     summary = _block_json(report.headline)
     if len(report.blocks) > 1:
         summary["by_block_size"] = {str(b.block_size): _block_json(b) for b in report.blocks}
+    if report.foretold:
+        summary["predicted"] = [
+            {**dataclasses.asdict(f), "error": f.error} for f in report.foretold
+        ]
     if report.skipped:
         summary["skipped"] = [dataclasses.asdict(s) for s in report.skipped]
     return {
@@ -95,6 +101,8 @@ def table(report: Report) -> str:
         + "\n".join(_rows("kind", sorted(head.by_category.items()))),
         "\n".join(_notes(report)),
     ]
+    if report.foretold:
+        sections.insert(2, "\n".join(_foretold_rows(report.foretold)))
     return "\n\n".join(sections)
 
 
@@ -189,6 +197,14 @@ def _cells(group: GroupSummary) -> str:
         f"  {_median(group.tau):>6}  {_per_second(group.tpot_s):>7}"
         f"  {_per_second(group.baseline_tpot_s):>8}  {equal:>9}"
     )
+
+
+def _foretold_rows(found: Sequence[Foretold]) -> list[str]:
+    header = f"{'block':>5}  {'predicted':>9}  {'measured':>8}  {'error':>6}"
+    return [f"Decode speedup over {ARM_TITLES['baseline_loop']}, from the calibration:", header] + [
+        f"{f.block_size:>5}  {f.predicted:>8.2f}x  {f.measured:>7.2f}x  {100 * f.error:>+5.0f}%"
+        for f in found
+    ]
 
 
 def _notes(report: Report) -> list[str]:

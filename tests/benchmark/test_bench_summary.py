@@ -9,11 +9,13 @@ from pathlib import Path
 import pytest
 from scripted_engine import ScriptedEngine
 
+from dflash.benchmark.foretold import foretold
 from dflash.benchmark.lossless import find_differences
 from dflash.benchmark.prompts import Prompt
 from dflash.benchmark.report import Report, table, to_json, write_csv, write_json
 from dflash.benchmark.runner import Arm, Plan, Run, measure
 from dflash.benchmark.summary import arm_stats, best_block, pair_up, summarise
+from dflash.measurements import Calibration, Provenance, StepCosts
 from dflash.schema import SamplingParams, Trace
 
 PROMPTS = [Prompt("code", ("one",)), Prompt("math", ("two",)), Prompt("math", ("three",))]
@@ -150,3 +152,19 @@ def test_a_one_token_answer_gives_no_ratio_instead_of_a_wild_one() -> None:
     assert block.overall.decode_speedup is None and block.overall.tau is None
     assert block.overall.num_prompts == 3
     assert "-" in table(make_report(runs))
+
+
+def test_a_calibration_foretells_every_block_from_the_largest_ones_acceptance() -> None:
+    engine = ScriptedEngine(draft_prefill_s=0.0)
+    report = make_report(run_all(engine, blocks=(2, 4)))
+    costs = StepCosts(
+        context_tokens=3, ar_step_s=0.1, draft_s={2: 0.02, 4: 0.02}, verify_s={2: 0.13, 4: 0.13}
+    )
+    about = Provenance(target_id="t", draft_id="d", machine_id="m", machine="m", date="2026")
+    found = foretold(
+        report.blocks, report.pairings, Calibration(provenance=about, by_context=(costs,))
+    )
+    assert [f.block_size for f in found] == [2, 4]
+    # Three cycles of 4 and one of 3 at block 4; at block 2 every cycle keeps 2.
+    assert [f.predicted for f in found] == pytest.approx([0.1 * 2 / 0.15, 0.1 * 3.75 / 0.15])
+    assert all(abs(f.error) < 0.1 for f in found)

@@ -1,0 +1,50 @@
+"""What a calibration foretold, beside what was measured. Pure; knows no file and no engine."""
+
+from __future__ import annotations
+
+import statistics
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+
+from dflash.benchmark.summary import BlockSummary, Pairing
+from dflash.benchmark.tune import predict
+from dflash.measurements import Calibration
+
+
+@dataclass(frozen=True, slots=True)
+class Foretold:
+    """Predicted and measured decode speedup of one block size, over our loop at block 1."""
+
+    block_size: int
+    predicted: float
+    measured: float
+
+    @property
+    def error(self) -> float:
+        """Relative error of the prediction: 0.1 is ten percent too high."""
+        return self.predicted / self.measured - 1
+
+
+def foretold(
+    blocks: Sequence[BlockSummary],
+    pairings: Mapping[int, Sequence[Pairing]],
+    calibration: Calibration,
+) -> tuple[Foretold, ...]:
+    """Predict every measured block size from calibrated costs and the largest block's acceptance.
+
+    The costs are an earlier run's, and smaller blocks' acceptance is never looked at: this is the
+    advisor's own prediction, held to what happened.
+    """
+    largest = max(blocks, key=lambda b: b.block_size)
+    positions = largest.overall.acceptance_by_position
+    if positions is None:
+        return ()
+    lengths = [p.loop.num_prompt_tokens for p in pairings[largest.block_size]]
+    costs = calibration.nearest(round(statistics.median(lengths)))
+    predicted = {p.block_size: p.speedup for p in predict(costs, positions)}
+    found = []
+    for block in blocks:
+        measured = block.decode_speedup_over["baseline_loop"]
+        if block.block_size in predicted and measured is not None:
+            found.append(Foretold(block.block_size, predicted[block.block_size], measured.median))
+    return tuple(found)
