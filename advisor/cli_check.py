@@ -76,10 +76,14 @@ def report_text(report: Report) -> str:
         lines.append(f"{_MARKS[finding.severity]} {finding.severity} {finding.field}: "
                      f"{plain(finding.message)}")  # fmt: skip
         lines += [f"    {plain(text)}" for text in (finding.hint, finding.evidence) if text]
-    counts = [sum(f.severity == severity for f in report.findings) for severity in _MARKS]
-    lines.append("{} errors, {} warnings, {} notes".format(*counts))
+    lines.append(", ".join(_counted(report, severity) for severity in _MARKS))
     encoding = sys.stdout.encoding or "utf-8"
     return "\n".join(lines).encode(encoding, "backslashreplace").decode(encoding)
+
+
+def _counted(report: Report, severity: str) -> str:
+    count = sum(finding.severity == severity for finding in report.findings)
+    return f"{count} {severity}" + ("" if count == 1 else "s")
 
 
 def _short(taps: tuple[int, ...] | None) -> str:

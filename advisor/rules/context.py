@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 from advisor.rules.case import PAPER, QWEN3_CONFIG, Case, Fault, rule
+from advisor.schema import DraftSpec, TargetSpec
+from advisor.values import MAX_INTEGER
 
 LIMIT = "https://github.com/predibase/lorax/issues/474"
 POSITIONS = "https://github.com/spiritbuun/buun-llama-cpp/issues/32"
@@ -19,10 +21,23 @@ def _needed(case: Case) -> int | None:
     return (case.prompt_tokens or 0) + (case.max_new_tokens or 0)
 
 
+def _context(spec: DraftSpec | TargetSpec) -> int | None:
+    """Positions a model can use: max_position_embeddings, or more where scaling stretches them."""
+    limit, parameters = spec.max_position_embeddings, spec.rope.parameters
+    factor, original = (
+        parameters.get("factor"),
+        parameters.get("original_max_position_embeddings"),
+    )
+    if limit is None or type(original) is not int or not isinstance(factor, int | float):
+        return limit
+    is_usable = 1 <= factor <= 1024 and 0 < original <= MAX_INTEGER
+    return max(limit, int(original * factor)) if is_usable else limit
+
+
 @rule("context.exceeded", "error", "context_length", evidence=LIMIT)
 def exceeded(case: Case) -> Fault | None:
     """Prompt, answer and one block do not fit into the target's context."""
-    limit, needed = case.target.max_position_embeddings if case.target else None, _needed(case)
+    limit, needed = _context(case.target) if case.target else None, _needed(case)
     if limit is None or needed is None:
         return None
     block = case.block_size or 0
@@ -55,7 +70,7 @@ def not_positive(case: Case) -> Fault | None:
 @rule("context.draft-positions", "warning", "context_length", evidence=POSITIONS)
 def draft_positions(case: Case) -> Fault | None:
     """Prompt and answer reach past the positions the draft knows."""
-    limit, needed = case.draft.max_position_embeddings, _needed(case)
+    limit, needed = _context(case.draft), _needed(case)
     if limit is None or needed is None or limit < 1 or needed <= limit:
         return None
     return Fault(

@@ -450,6 +450,15 @@ FINE = {
     "exactly the whole context": Broken(
         "", "", "", target=target_4b(), options={"prompt_tokens": 4000, "max_new_tokens": 36944}
     ),
+    "a context stretched by yarn": Broken(
+        "",
+        "",
+        "",
+        changed(zlab_4b(), max_position_embeddings=131072, rope_scaling=YARN),
+        target=target_4b()
+        | {"rope_scaling": YARN | {"factor": 4.0, "original_max_position_embeddings": 32768}},
+        options={"prompt_tokens": 4000, "max_new_tokens": 90000},
+    ),  # fmt: skip
     "gpt-oss is published quantised": Broken(
         "",
         "",
