@@ -5,6 +5,7 @@ from __future__ import annotations
 from advisor.rules.case import REFERENCE, Case, Fault, rule
 from advisor.rules.formats import target_quantization
 from advisor.schema import EngineName
+from advisor.values import shown
 
 COUNTS = "https://github.com/NVIDIA/Model-Optimizer/pull/2313"
 # Engines whose own setting counts the drafts only, without the anchor, and what it is called.
@@ -14,6 +15,9 @@ DRAFT_COUNT_SETTINGS: dict[EngineName, str] = {
     "tensorrt-llm": "max_draft_len",
 }
 _RECURRENT = ("linear_attention", "mamba", "mamba2", "recurrent", "gated_delta_net", "conv")
+# Settings that only recurrent layers have, for configs that do not list layer_types.
+_RECURRENT_KEYS = ("linear_num_key_heads", "linear_conv_kernel_dim", "mamba_d_state",
+                   "mamba_num_heads", ".ssm.conv_kernel", ".ssm.state_size")  # fmt: skip
 _NO_WINDOW: dict[EngineName, str] = {"vllm": "vLLM", "llamacpp": "llama.cpp",
                                      "tensorrt-llm": "TensorRT-LLM"}  # fmt: skip
 
@@ -140,11 +144,9 @@ def dflash2_version(case: Case) -> Fault | None:
       evidence="https://github.com/huggingface/transformers/issues/49036")  # fmt: skip
 def hybrid_rollback(case: Case) -> Fault | None:
     """transformers cannot roll back a target with recurrent layers: rejected tokens stay inside."""
-    types = case.target.shape.layer_types if case.target else None
-    recurrent = [t for t in types or () if t in _RECURRENT]
-    if not recurrent or case.engine not in (None, "transformers"):
+    layers = _recurrent_layers(case)
+    if layers is None or case.engine not in (None, "transformers"):
         return None
-    layers = f"{len(recurrent)} of {len(types or ())} target layers are {recurrent[0]}"
     if case.engine is None:
         return Fault(
             f"{layers}: the engine must restore their recurrent state after every rejection.",
@@ -156,6 +158,20 @@ def hybrid_rollback(case: Case) -> Fault | None:
         "the rejected tokens in the state.",
         "Use vLLM, SGLang or MLX, or this project's own engine, which restores the state.",
     )
+
+
+def _recurrent_layers(case: Case) -> str | None:
+    """Say which target layers keep a running state, from layer_types or their own settings."""
+    if case.target is None:
+        return None
+    types = case.target.shape.layer_types
+    if types is not None:
+        kinds = [kind for kind in types if kind in _RECURRENT]
+        return f"{len(kinds)} of {len(types)} target layers are {kinds[0]}" if kinds else None
+    inner = case.target.raw.get("text_config")
+    keys = (*case.target.raw, *(inner if isinstance(inner, dict) else ()))
+    mark = next((key for key in keys if key.endswith(_RECURRENT_KEYS)), None)
+    return None if mark is None else f"The target has recurrent layers ({shown(mark)})"
 
 
 @rule("engine.top-level-fields", "note", "engine",
