@@ -9,7 +9,7 @@ from advisor.values import shown
 
 
 @rule("architecture.relative", "error", "architecture", for_any_draft=True,
-      evidence="https://github.com/PrismML-Eng/llama.cpp/pull/122")  # fmt: skip
+      evidence=REFERENCE)  # fmt: skip
 def relative(case: Case) -> Fault | None:
     """The draft belongs to a related family (DSpark, EAGLE, Domino, ...) and is not DFlash."""
     found = find_relative(case.draft.raw) if case.draft.dialect == "unknown" else None
@@ -18,6 +18,7 @@ def relative(case: Case) -> Fault | None:
     return Fault(
         f"This draft is {found.name}, not DFlash: {found.why}.",
         f"Serve it with an engine's own {found.name} method, or choose a DFlash draft.",
+        evidence=found.evidence or None,
     )
 
 

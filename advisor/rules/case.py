@@ -179,12 +179,13 @@ def _agrees(draft: DraftSpec, facts: DraftFacts, *, by_name: bool) -> bool:
 
 @dataclass(frozen=True, slots=True)
 class Fault:
-    """What a rule found: the numbers that disagree and the action, and a severity if it varies."""
+    """What a rule found: the numbers that disagree, the action, and whatever differs from the rule."""
 
     message: str
     hint: str = ""
     severity: Severity | None = None
     field: str | None = None
+    evidence: str | None = None
 
 
 Judge = Callable[[Case], Fault | None]
@@ -212,7 +213,7 @@ class Rule:
             field=fault.field or self.field,
             message=fault.message,
             hint=fault.hint,
-            evidence=self.evidence,
+            evidence=fault.evidence or self.evidence,
         )
 
 
