@@ -15,13 +15,15 @@ import torch
 import transformers
 from transformers import AutoModelForCausalLM, AutoTokenizer
 
+from dflash import microscope
 from dflash.budget import check_block_size
+from dflash.close_look import Divergence, SlotOdds
 from dflash.drafts import open_draft
 from dflash.errors import CheckpointError, EngineError
 from dflash.generate import decode
 from dflash.model import load_draft
 from dflash.pairs import ensure_local, resolve_pair
-from dflash.schema import EngineInfo, Event, Message, ModelPair, Request
+from dflash.schema import EngineInfo, Event, Message, ModelPair, Request, Trace
 from dflash.stops import stop_token_ids
 from dflash.targets import open_target, text_config
 from dflash.text import Detokenizer, encode_chat, with_text
@@ -91,6 +93,24 @@ class TorchEngine:
     def decode(self, ids: list[int]) -> str:
         """See ``Engine.decode``."""
         return str(self.tokenizer.decode(ids, skip_special_tokens=False))
+
+    def slot_odds(self, trace: Trace) -> Iterator[tuple[SlotOdds, ...]]:
+        """See ``CloseLook.slot_odds``."""
+        first = trace.prefilled
+        if first is None:
+            return iter(())
+        return microscope.slot_odds(
+            self.target, self.draft_model, self.model, self._prompt_ids(trace), trace.cycles,
+            first.token_id,
+        )  # fmt: skip
+
+    def divergence(self, baseline: Trace, dflash: Trace, index: int) -> Divergence:
+        """See ``CloseLook.divergence``."""
+        return microscope.divergence(self.target, self._prompt_ids(dflash), baseline, dflash, index)
+
+    def _prompt_ids(self, trace: Trace) -> list[int]:
+        request = trace.request
+        return self.encode(request.messages, enable_thinking=request.sampling.enable_thinking)
 
     def close(self) -> None:
         """Drop the models; a CUDA device gets its memory back."""
