@@ -236,6 +236,7 @@ def pair_ids() -> tuple[str, ...]:
     return preset_ids("pairs")
 
 
+@cache
 def preset_ids(folder: str) -> tuple[str, ...]:
     """The ids of the files in presets/``folder``, sorted."""
     paths = (PRESETS / folder).glob("*")

@@ -32,7 +32,8 @@ def export(plan: Plan) -> Export:
     text = f'''\
 """Generate with DFlash on Apple silicon. The block size counts the anchor."""
 
-from dflash.model_mlx import load, load_draft, stream_generate
+from dflash.generate_mlx import stream_generate
+from dflash.model_mlx import load, load_draft
 
 model, tokenizer = load({plan.target!r})
 draft = load_draft({plan.draft!r}{window})

@@ -8,6 +8,7 @@ import shlex
 import subprocess
 import sys
 from dataclasses import replace
+from pathlib import Path
 
 import pytest
 import yaml
@@ -20,6 +21,7 @@ from advisor.recommend import recommend
 from advisor.schema import ENGINES, DraftSpec, ModelShape, TargetSpec, Workload
 from advisor.situation import Situation
 
+ROOT = Path(__file__).resolve().parents[2]
 RAW = {"block_size": 16, "num_hidden_layers": 5, "layer_types": ["full_attention"] * 5, "x": 1}
 DRAFT = DraftSpec(
     dialect="z-lab", name="z-lab/Qwen3-8B-DFlash-b16", block_size=16,
@@ -46,7 +48,8 @@ GOLDEN = {
     "mlx": '''\
 """Generate with DFlash on Apple silicon. The block size counts the anchor."""
 
-from dflash.model_mlx import load, load_draft, stream_generate
+from dflash.generate_mlx import stream_generate
+from dflash.model_mlx import load, load_draft
 
 model, tokenizer = load('Qwen/Qwen3-8B')
 draft = load_draft('z-lab/Qwen3-8B-DFlash-b16')
@@ -198,6 +201,17 @@ def test_any_name_survives_the_shell_python_json_and_yaml_unchanged(name):
     for engine in ENGINES:
         for note in render(found, engine).notes:
             assert "\n" not in note
+
+
+def test_the_scripts_use_names_that_exist():
+    for script in ("mlx", "transformers"):
+        for node in ast.walk(ast.parse(render(answer(), script).text)):
+            if isinstance(node, ast.ImportFrom) and (node.module or "").startswith("dflash"):
+                path = ROOT / f"{node.module.replace('.', '/')}.py"
+                homes = [path if path.is_file() else ROOT / "dflash" / "__init__.py"]
+                source = "".join(home.read_text(encoding="utf-8") for home in homes)
+                for alias in node.names:
+                    assert f"def {alias.name}(" in source or f'"{alias.name}"' in source
 
 
 def test_a_real_shell_sees_the_same_words():
