@@ -52,9 +52,9 @@ def encode_chat(
         [dataclasses.asdict(m) for m in messages],
         add_generation_prompt=True,
         enable_thinking=enable_thinking,
-        return_dict=True,
+        return_dict=False,  # mlx-lm's tokenizer knows no other form
     )
-    return list(rendered["input_ids"])
+    return list(rendered)
 
 
 def with_text(event: Event, detokenizer: Detokenizer) -> Event:

@@ -106,6 +106,17 @@ def test_tuning_judges_on_other_prompts_and_prints_predicted_beside_measured(
     assert {t.block_size for t in saved.tuned} == {2, 8}
 
 
+def test_the_mlx_backend_is_measured_against_its_own_loop(
+    flags: list[str], capsys: pytest.CaptureFixture[str]
+) -> None:
+    pytest.importorskip("mlx_lm")
+    flags = flags[: flags.index("--device")]
+    assert main([*flags, "--backend", "mlx", "--limit", "2", "--repeats", "1"]) == 0
+    _, summary = last_json(capsys)
+    assert summary["lossless"] == {"num_equal": 2, "num_checked": 2}
+    assert set(summary["decode_speedup_over"]) == {"baseline_loop"}
+
+
 @pytest.mark.parametrize(
     ("extra", "words"),
     [
