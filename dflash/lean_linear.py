@@ -130,7 +130,8 @@ def plan(linears: Sequence[LeanLinear]) -> None:
     with torch.inference_mode():
         sample = _sample(linears)
         if sample:
-            _measure(sample)
+            exceeds_caches = sum(s.weight.nbytes for s in linears) >= _WORKING_SET_BYTES
+            _measure(sample, "half" if exceeds_caches else "rows")
         for linear in linears:
             linear.apply_plan()
 
@@ -148,10 +149,10 @@ def _sample(linears: Sequence[LeanLinear]) -> list[LeanLinear]:
     return sample
 
 
-def _measure(sample: Sequence[LeanLinear]) -> None:
+def _measure(sample: Sequence[LeanLinear], default: str) -> None:
     """Time every formulation of every product at every width and remember the winners.
 
-    On a machine too busy to answer in time the remaining widths keep the default.
+    On a machine too busy to answer in time the remaining widths use ``default`` where offered.
     """
     deadline_s = time.perf_counter() + _BUDGET_S
     winners: dict[tuple[Any, ...], dict[int, str]] = {s.plan_key: {} for s in sample}
@@ -165,8 +166,8 @@ def _measure(sample: Sequence[LeanLinear]) -> None:
             winners[key][width] = best if worth_it else "rows"
     for linear in sample:
         found = winners[linear.plan_key]
-        default = "half" if "half" in linear.kinds else "rows"
-        _plans[linear.plan_key] = tuple(found.get(w, default) for w in WIDTHS)
+        otherwise = default if default in linear.kinds else "rows"
+        _plans[linear.plan_key] = tuple(found.get(w, otherwise) for w in WIDTHS)
 
 
 def _times(
