@@ -17,7 +17,7 @@ from advisor.evidence_files import MAX_BLOCK_SIZE, EvidenceError
 from advisor.known import draft_from_facts
 from advisor.measured import Measured, from_files, from_store
 from advisor.predict import tau_block_size
-from advisor.published import Known, completed, find_known, published
+from advisor.published import Known, completed, find_known, lookalike, published
 from advisor.rules import Case, Settings
 from advisor.schema import (
     DraftSpec,
@@ -99,6 +99,7 @@ def gather(request: Request) -> Gathered:
     known = find_known(draft, target)
     if draft is not None and request.mode != "train":
         findings += _judged(request, draft, target, tokenizer)
+        findings += _resembling(draft) if known is None else ()
         draft = replace(draft, block_size=_possible(draft.block_size), shape=usable(draft.shape))
     if target is not None:
         target = replace(target, shape=usable(target.shape))
@@ -177,6 +178,25 @@ def _judged(
         max_new_tokens=request.max_new_tokens,
     )
     return check_case(case).findings
+
+
+def _resembling(draft: DraftSpec) -> tuple[Finding, ...]:
+    """A config without a name may still be a published draft's: say so, and assume nothing."""
+    pair = lookalike(draft)
+    if pair is None or draft.target_layer_ids is None:
+        return ()
+    return (
+        Finding(
+            id="draft.resembles-published",
+            severity="note",
+            field="architecture",
+            message=f"This config has the block size, taps and mask of {pair.draft.hub_id}, but "
+            "does not name itself, so no published figure is used.",
+            hint=f"If it is that draft, add --target {pair.target.hub_id}, or pass --draft "
+            f"{pair.id}.",
+            evidence=pair.draft.source[0],
+        ),
+    )
 
 
 def _draft(request: Request, findings: list[Finding]) -> DraftSpec | None:

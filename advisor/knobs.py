@@ -41,7 +41,7 @@ def block_size(situation: Situation, outlook: Outlook) -> Knob:
     if fastest is not None:
         measured = situation.tuned is not None or situation.costs is not None
         ladder["measured" if measured else "modelled"] = fastest
-    draft = situation.draft if situation.mode == "serve" else None
+    draft = situation.checkpoint
     if draft and draft.block_size:
         reason = f"the draft was trained at {draft.block_size}, which is also its ceiling"
         ladder["checkpoint"] = Answer(draft.block_size, reason)
@@ -62,14 +62,15 @@ def target_layer_ids(situation: Situation) -> Knob:
     ladder: Ladder = {}
     layers, stand_in = _depth(situation)
     if situation.mode == "serve":
-        draft, published = situation.draft, situation.published
+        draft, published = situation.checkpoint, situation.published
         if draft and draft.target_layer_ids:
             ladder["checkpoint"] = Answer(
                 list(draft.target_layer_ids), f"{BELONGS}: its fc layer was trained on these layers"
             )
         if published and published.target_layer_ids:
             ladder["published"] = Answer(
-                list(published.target_layer_ids), f"catalogue ({published.pair_id})"
+                list(published.target_layer_ids),
+                f"{BELONGS}; catalogue ({published.pair_id}): the layers it was trained on",
             )
     elif layers:
         ladder.update(_trained_taps(layers, stand_in))
@@ -114,7 +115,7 @@ def mask_token_id(situation: Situation) -> Knob:
     ladder: Ladder = {}
     published = situation.published
     if situation.mode == "serve":
-        draft = situation.draft
+        draft = situation.checkpoint
         if draft and draft.mask_token_id is not None:
             reason = f"{BELONGS}: the embedding it learned to fill in"
             ladder["checkpoint"] = Answer(draft.mask_token_id, reason)
@@ -204,7 +205,7 @@ def _trained_taps(layers: int, stand_in: str) -> Ladder:
 
 
 def _trained_window(situation: Situation) -> tuple[Rung, int] | None:
-    draft, published = situation.draft, situation.published
+    draft, published = situation.checkpoint, situation.published
     if draft is not None:
         kinds = draft.shape.layer_types or ()
         window = draft.shape.sliding_window

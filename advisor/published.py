@@ -9,7 +9,7 @@ from dataclasses import dataclass, replace
 from statistics import median
 
 from advisor.catalog import PublishedResult, match_draft, match_target, published_results
-from advisor.known import target_from_facts, target_names
+from advisor.known import known_pairs, target_from_facts, target_names
 from advisor.schema import DraftSpec, TargetSpec, Task
 from advisor.situation import Published, TauBand
 from dflash.presets import DraftFacts, PairPreset
@@ -37,6 +37,22 @@ def find_known(draft: DraftSpec | None, target: TargetSpec | None) -> Known | No
         return Known(match.pair, match.facts) if match else None
     found = match_target(target.name) if target else ()
     return Known(found[0], found[0].draft) if found else None
+
+
+def lookalike(draft: DraftSpec) -> PairPreset | None:
+    """The one pair whose draft has all of this draft's defining numbers, though not its name."""
+    same = {
+        pair.id: pair
+        for pair in known_pairs()
+        for facts in pair.drafts
+        if facts.target_layer_ids is not None
+        and facts.target_layer_ids == draft.target_layer_ids
+        and facts.block_size == draft.block_size
+        and facts.num_target_layers == draft.num_target_layers
+        and facts.hidden_size == draft.shape.hidden_size
+        and facts.mask_token_id in (None, draft.mask_token_id)
+    }
+    return next(iter(same.values())) if len(same) == 1 else None
 
 
 def completed(target: TargetSpec | None, pair: PairPreset) -> TargetSpec:

@@ -38,6 +38,8 @@ def recommend(situation: Situation, findings: tuple[Finding, ...] = ()) -> Recom
         *remarks.faster_predicted(view, block, chosen),
         *remarks.assumed_depth(situation, settled["target_layer_ids"]),
         *remarks.does_not_fit(situation, memory),
+        *remarks.costs_at_one(situation),
+        *remarks.unknown_machine(situation),
         *against_guide.contradictions(settled, situation),
     ]
     stopped = verdict.blocked((*findings, *own))

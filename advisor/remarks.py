@@ -108,3 +108,38 @@ def does_not_fit(situation: Situation, memory: cost.MemoryNeed | None) -> list[F
             "weights, both caches, taps and one block of logits",
         )
     ]
+
+
+def costs_at_one(situation: Situation) -> list[Finding]:
+    """Measured costs say nothing of how many sequences ran; the answer takes them as they are."""
+    sequences = situation.workload.concurrency
+    if situation.costs is None or sequences == 1:
+        return []
+    return [
+        Finding(
+            "costs.concurrency",
+            "note",
+            "costs",
+            f"The costs are taken as measured with {sequences} sequences at once; those of one "
+            "sequence would promise too much.",
+            f"Measure them at concurrency {sequences}.",
+            "https://github.com/vllm-project/vllm/issues/42505",
+        )
+    ]
+
+
+def unknown_machine(situation: Situation) -> list[Finding]:
+    """A machine whose bandwidth nobody published: nothing is modelled for it."""
+    hardware = situation.hardware
+    if hardware is None or hardware.bandwidth_bytes_per_s is not None:
+        return []
+    return [
+        Finding(
+            "hardware.unknown",
+            "note",
+            "hardware",
+            f"{hardware.name} is not in the catalogue, so its speed is not modelled.",
+            "Measure it: python -m dflash.benchmark --calibrate; or name a similar machine with "
+            "--hardware.",
+        )
+    ]

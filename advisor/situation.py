@@ -104,6 +104,11 @@ class Situation:
     inputs: dict[str, Any] = field(default_factory=dict)  # as given, for the file that reopens
 
     @property
+    def checkpoint(self) -> DraftSpec | None:
+        """The draft as its own config was read; a catalogue entry is no checkpoint."""
+        return self.draft if self.mode == "serve" and self.draft and self.draft.raw else None
+
+    @property
     def target_shape(self) -> ModelShape:
         """The target's shape, with the parameter count that was given filled in."""
         shape = self.target.shape if self.target else ModelShape()

@@ -62,6 +62,12 @@ def _unknown_headline(view: Outlook, knob: Knob) -> str:
             f"Worth it above {row.break_even_tau:.2f} tokens per cycle at block size "
             f"{row.block_size}; acceptance is not known."
         )
+    at = view.curve.at(knob.value) if view.curve and knob.value else None
+    if at is not None:
+        return (
+            f"About {at.value:.1f} tokens per cycle at block size {knob.value}; what that is "
+            "worth needs the machine's costs (--costs, or --hardware with a known machine)."
+        )
     return "The speedup is not known: it needs a machine (--hardware) and acceptance (--tau)."
 
 

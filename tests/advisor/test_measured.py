@@ -54,10 +54,10 @@ def test_a_calibration_of_this_machine_lowers_the_block(store):
 
 def test_a_calibration_of_another_machine_or_for_a_named_one_is_not_used(store):
     save(calibration("elsewhere"), store)
-    assert recommend_for(Request(draft="qwen3-8b")).knobs["block_size"].rung == "checkpoint"
+    assert recommend_for(Request(draft="qwen3-8b")).knobs["block_size"].rung == "published"
     save(calibration(machine_id()), store)
     named = recommend_for(Request(draft="qwen3-8b", hardware="h200"))
-    assert named.knobs["block_size"].rung == "checkpoint"
+    assert named.knobs["block_size"].rung == "published"
 
 
 def test_a_tuning_run_gives_the_measured_speedup_with_its_interval(store):

@@ -25,6 +25,7 @@ DRAFT_4B = DraftSpec(
     dialect="z-lab", name="z-lab/Qwen3-4B-DFlash-b16", block_size=16,
     target_layer_ids=(1, 9, 17, 25, 33), num_target_layers=36, mask_token_id=151669,
     shape=ModelShape(num_layers=5, hidden_size=2560, layer_types=("full_attention",) * 5),
+    raw={"block_size": 16},
 )  # fmt: skip
 
 

@@ -67,6 +67,21 @@ def test_a_draft_config_alone_is_answered_from_the_checkpoint(capsys, files):
     assert found["mode"] == "serve"
 
 
+def test_a_nameless_config_of_a_published_draft_is_recognised_but_nothing_is_assumed(capsys, files):
+    found = recommend(capsys, "--draft", files / "draft.json")
+    notes = {finding["id"]: finding for finding in found["findings"]}
+    assert "z-lab/Qwen3-8B-DFlash-b16" in notes["draft.resembles-published"]["message"]
+    assert found["estimate"]["tau"]["value"] is None
+    named = recommend(capsys, "--draft", files / "draft.json", "--target", "Qwen/Qwen3-8B")
+    assert named["estimate"]["tau"]["source"] == "published"
+    assert not any(f["id"] == "draft.resembles-published" for f in named["findings"])
+
+
+def test_costs_and_machines_that_say_too_little_are_named(capsys, files):
+    found = recommend(capsys, "--costs", files / "costs.json", "--tau", "4@8", "--concurrency", "8")
+    assert any(f["id"] == "costs.concurrency" for f in found["findings"])
+
+
 def test_a_broken_pair_is_advised_against_with_exit_code_1(capsys, files):
     broken = json.loads(json.dumps(QWEN3_8B_DRAFT))
     del broken["dflash_config"]["mask_token_id"]
@@ -81,6 +96,7 @@ def test_a_catalogue_pair_is_known_by_its_id_and_its_hub_id(capsys):
     for draft in ("qwen3-8b", "z-lab/Qwen3-8B-DFlash-b16"):
         found = recommend(capsys, "--draft", draft, "--task", "math", "--hardware", "h200")
         assert found["estimate"]["tau"]["source"] == "published"
+        assert {knob["rung"] for knob in found["knobs"].values()} <= {"published", "guide"}
         assert 6 < found["estimate"]["tau"]["value"] < 8
         assert found["verdict"] == "use"
 
