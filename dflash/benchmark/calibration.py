@@ -12,7 +12,7 @@ from tqdm import tqdm
 from dflash import measurements
 from dflash.benchmark import calibrate as timing
 from dflash.benchmark.options import sampling_of
-from dflash.benchmark.prompts import Prompt, load_prompts
+from dflash.benchmark.prompts import Prompt, load_prompts, mixed
 from dflash.benchmark.report import Result, write_json
 from dflash.benchmark.subject import Subject
 from dflash.measurements import Calibration, Provenance, StepCosts
@@ -57,7 +57,10 @@ def positions_of(
     args: argparse.Namespace, subject: Subject, prompts: Sequence[Prompt], budget_s: float
 ) -> tuple[float, ...]:
     """Acceptance by position over as many whole answers as the time allows."""
-    requests = [Request((Message("user", p.turns[0]),), sampling_of(args)) for p in prompts]
+    requests = [
+        Request((Message("user", p.turns[0]),), sampling_of(args))
+        for p in mixed(prompts, seed=args.seed)
+    ]
     return timing.positions(
         subject.engine,
         requests,

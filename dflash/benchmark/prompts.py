@@ -7,7 +7,8 @@ from __future__ import annotations
 
 import importlib
 import json
-from collections.abc import Callable, Iterable
+import random
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -90,6 +91,11 @@ def spread(prompts: list[Prompt], limit: int | None) -> list[Prompt]:
     if limit is None or limit >= len(prompts):
         return prompts
     return [prompts[i * len(prompts) // limit] for i in range(limit)]
+
+
+def mixed(prompts: Sequence[Prompt], *, seed: int) -> list[Prompt]:
+    """The same prompts in random order, so that any beginning of them has all kinds."""
+    return random.Random(seed).sample(prompts, len(prompts))
 
 
 def read_jsonl(path: Path) -> list[Prompt]:

@@ -11,10 +11,12 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 
+from dflash.errors import PromptError
 from dflash.measurements import StepCosts
 from dflash.metrics import MedianInterval, tau_at
 
 NUM_FINALISTS = 3
+_LONGER = "Use prompts with longer answers, or a larger --max-new-tokens."
 
 
 @dataclass(frozen=True, slots=True)
@@ -76,19 +78,19 @@ def tune(predictions: Sequence[Prediction], *, trained_block_size: int, measure:
     """Run the most promising block sizes and the trained one, pick the fastest, judge it apart.
 
     ``measure`` is called twice: with "tuning" and the finalists, then with "judging". Raises
-    ``ValueError`` when it returns nothing to choose from.
+    ``PromptError`` when it returns nothing to choose from.
     """
     finalists = [p.block_size for p in predictions[:NUM_FINALISTS]]
     if trained_block_size not in finalists:
         finalists.append(trained_block_size)
     tuned = measure("tuning", sorted(finalists))
     if not tuned:
-        raise ValueError("no block size could be measured on the tuning prompts")
+        raise PromptError("no block size could be measured on the tuning prompts.", _LONGER)
     best = max(tuned.values(), key=lambda m: m.decode_speedup.median).block_size
     judges = [best] + [trained_block_size] * (best != trained_block_size)
     judged = measure("judging", judges)
     if best not in judged:
-        raise ValueError("the chosen block size could not be measured on the judging prompts")
+        raise PromptError(f"block {best} could not be measured on the judging prompts.", _LONGER)
     return Tuned(
         predictions=tuple(predictions),
         tuned=tuple(tuned[b] for b in sorted(tuned)),

@@ -15,7 +15,7 @@ from dflash.benchmark import calibrate as timing
 from dflash.benchmark import tune
 from dflash.benchmark.calibration import positions_of
 from dflash.benchmark.options import sampling_of
-from dflash.benchmark.prompts import Prompt
+from dflash.benchmark.prompts import Prompt, mixed
 from dflash.benchmark.report import Result, write_json
 from dflash.benchmark.runner import Plan, Run, measure, warm_up
 from dflash.benchmark.subject import Subject
@@ -31,7 +31,11 @@ def run_tuning(
     """Sweep, judge, save, and set the prediction beside what was measured."""
     if len(prompts) < 4:
         raise PromptError(f"{len(prompts)} prompts are too few to tune on one half.", "Give 4.")
-    halves = {"tuning": prompts[::2], "judging": prompts[1::2]}
+    # Time may run out anywhere, so both halves have their kinds mixed.
+    halves = {
+        "tuning": mixed(prompts[::2], seed=args.seed),
+        "judging": mixed(prompts[1::2], seed=args.seed),
+    }
     widths = args.block_size or timing.default_widths(subject.trained_block_size)
     costs = next(
         timing.calibrate(
@@ -50,7 +54,7 @@ def run_tuning(
         trained_block_size=subject.trained_block_size,
         measure=_PairedRuns(args, subject, halves, args.time_budget * 0.3),
     )
-    result = _tune_result(tuned, provenance, positions, halves)
+    result = _tune_result(tuned, provenance, positions)
     path = measurements.save(result)
     if args.output:
         write_json(args.output, result.model_dump(mode="json"))
@@ -114,18 +118,15 @@ def _median_length(subject: Subject, prompts: Sequence[Prompt]) -> int:
 
 
 def _tune_result(
-    tuned: tune.Tuned,
-    provenance: Provenance,
-    positions: tuple[float, ...],
-    halves: Mapping[str, Sequence[Prompt]],
+    tuned: tune.Tuned, provenance: Provenance, positions: tuple[float, ...]
 ) -> TuneResult:
     return TuneResult(
         provenance=provenance,
         tuned=tuple(_tuned_block(m) for m in tuned.tuned),
         judged=_tuned_block(tuned.winner),
         tau_per_position=positions,
-        num_tuning_prompts=len(halves["tuning"]),
-        num_judging_prompts=len(halves["judging"]),
+        num_tuning_prompts=max(m.decode_speedup.n for m in tuned.tuned),
+        num_judging_prompts=tuned.winner.decode_speedup.n,
         predicted_speedup=tuned.predicted(tuned.winner.block_size),
     )
 

@@ -130,7 +130,7 @@ def test_the_trained_block_is_always_run_and_judged_beside_a_smaller_winner() ->
 
 
 def test_nothing_measured_is_an_error_and_not_a_recommendation() -> None:
-    with pytest.raises(ValueError, match="tuning prompts"):
+    with pytest.raises(PromptError, match="tuning prompts"):
         tune(predict(COSTS, POSITIONS), trained_block_size=8, measure=Table({}, {}))
-    with pytest.raises(ValueError, match="judging prompts"):
+    with pytest.raises(PromptError, match="judging prompts"):
         tune(predict(COSTS, POSITIONS), trained_block_size=8, measure=Table({8: 2.0}, {}))

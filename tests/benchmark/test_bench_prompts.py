@@ -14,6 +14,7 @@ from dflash.benchmark.prompts import (
     HUB_DATASETS,
     Prompt,
     load_prompts,
+    mixed,
     read_jsonl,
     spread,
 )
@@ -75,6 +76,14 @@ def test_a_limit_takes_prompts_from_the_whole_file() -> None:
     assert [p.category for p in spread(prompts, 6)] == ["0", "10", "20", "30", "40", "50"]
     assert spread(prompts, None) == prompts == spread(prompts, 99)
     assert len({p.category for p in spread(prompts, 59)}) == 59
+
+
+def test_mixing_keeps_every_prompt_and_repeats_by_seed() -> None:
+    prompts = [Prompt(kind, (str(i),)) for kind in ("a", "b") for i in range(20)]
+    once = mixed(prompts, seed=1)
+    assert once == mixed(prompts, seed=1) != prompts
+    assert sorted(once, key=prompts.index) == prompts
+    assert {p.category for p in once[:8]} == {"a", "b"}
 
 
 @pytest.mark.parametrize("name", HUB_DATASETS)
