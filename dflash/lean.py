@@ -20,7 +20,6 @@ from dflash.lean_layers import (
     LeanCache,
     LeanLayer,
     RotaryTable,
-    as_bias,
     causal_mask,
     rms_norm,
     rotate_,
@@ -82,7 +81,7 @@ class LeanTarget:
         cos, sin = self._rotary.at(start, end)
         keys, values = cache.visible(0, end)
         rows = cache.rows(start, end)
-        mask = causal_mask(n, end, self._heads, x.dtype)
+        mask = causal_mask(n, end, x.dtype)
         outputs: dict[int, torch.Tensor] = {}
         for i, layer in enumerate(self._layers):
             x = run_layer(
@@ -196,7 +195,7 @@ class LeanDraft:
         if window is not None:
             hidden |= ahead.abs() >= window
         bias = torch.zeros(hidden.shape, dtype=self._embedding.dtype)
-        return as_bias(bias.masked_fill_(hidden, float("-inf")), self._heads)
+        return bias.masked_fill_(hidden, float("-inf"))
 
 
 def _layer_types(config: Any) -> set[str]:

@@ -13,7 +13,7 @@ from dataclasses import dataclass
 
 import torch
 
-from dflash.lean_linear import MAX_NARROW, LeanLinear
+from dflash.lean_linear import LeanLinear
 
 _attend = torch._C._nn.scaled_dot_product_attention
 _silu = torch._C._nn.silu
@@ -30,11 +30,6 @@ class Heads:
     num_heads: int
     num_kv_heads: int
     head_dim: int
-
-    @property
-    def num_groups(self) -> int:
-        """Query heads per key head."""
-        return self.num_heads // self.num_kv_heads
 
     @property
     def num_rotated(self) -> int:
@@ -134,19 +129,12 @@ class LeanCache:
         return seen[:, :, :num].unbind(0), seen[:, :, num:].unbind(0)
 
 
-def causal_mask(num_rows: int, end: int, heads: Heads, dtype: torch.dtype) -> torch.Tensor | None:
-    """What the last ``num_rows`` of ``end`` positions may not see, as ``attend`` wants it."""
-    if num_rows == 1 or (num_rows == end and num_rows > MAX_NARROW):
+def causal_mask(num_rows: int, end: int, dtype: torch.dtype) -> torch.Tensor | None:
+    """What the last ``num_rows`` of ``end`` positions may not see, as a bias [n, S]."""
+    if num_rows in (1, end):
         return None  # nothing is hidden, or ``attend`` knows the plain triangle by itself
     hidden = torch.full((num_rows, end), float("-inf"), dtype=dtype)
-    return as_bias(hidden.triu_(end - num_rows + 1), heads)
-
-
-def as_bias(bias: torch.Tensor, heads: Heads) -> torch.Tensor:
-    """[n, S] for each query head: [n * G, S] while the heads of a group are rows."""
-    if bias.shape[0] > MAX_NARROW:
-        return bias
-    return bias.repeat_interleave(heads.num_groups, 0)
+    return hidden.triu_(end - num_rows + 1)
 
 
 def attend(
@@ -154,22 +142,18 @@ def attend(
     keys: torch.Tensor,  # [1, Hkv, S, d]
     values: torch.Tensor,
     *,
-    mask: torch.Tensor | None,  # from causal_mask or as_bias
-    is_causal: bool,  # for more than MAX_NARROW rows and no mask: the plain triangle
+    mask: torch.Tensor | None,  # [n, S]
+    is_causal: bool,
 ) -> torch.Tensor:  # [n, H * d]
-    """Softmax attention, each key head read once for all the query heads that share it."""
-    n, num_kv, head_dim = queries.shape[0], keys.shape[1], queries.shape[2]
+    """Softmax attention; query heads share key heads in groups."""
+    n = queries.shape[0]
     if n == 1:
-        return _attend(queries.view(1, num_kv, -1, head_dim), keys, values).view(1, -1)
-    if n <= MAX_NARROW:
-        rows = queries.view(n, num_kv, -1, head_dim).transpose(0, 1)
-        rows = rows.reshape(1, num_kv, -1, head_dim)
-        attended = _attend(rows, keys, values, mask).view(num_kv, n, -1)
-        return attended.transpose(0, 1).reshape(n, -1)
-    attended = _attend(
-        queries.transpose(0, 1)[None], keys, values, mask, 0.0, is_causal and mask is None,
-        enable_gqa=True,
-    )  # fmt: skip
+        # One row: the heads of a group become the rows of one product, and the keys are read once.
+        rows = queries.view(1, keys.shape[1], -1, queries.shape[2])
+        return _attend(rows, keys, values).view(1, -1)
+    triangle = is_causal and mask is None
+    rows = queries.transpose(0, 1)[None]  # [1, H, n, d]
+    attended = _attend(rows, keys, values, mask, 0.0, triangle, enable_gqa=True)
     return attended[0].transpose(0, 1).reshape(n, -1)
 
 
@@ -179,7 +163,7 @@ def rotate_(
     sin: torch.Tensor,
 ) -> None:
     """Turn every head by its position's angles."""
-    halves = heads.unflatten(-1, (2, -1))
+    halves = heads.view(*heads.shape[:-1], 2, -1)
     swapped = halves.flip(-2)
     halves.mul_(cos).addcmul_(swapped, sin)
 
