@@ -7,6 +7,7 @@ import json
 import sys
 from pathlib import Path
 
+from advisor.cli_recommend import printable
 from advisor.exports import FORMATS, render, yaml_file
 
 HELP = "Write a saved recommendation for an engine."
@@ -38,5 +39,5 @@ def run(args: argparse.Namespace) -> int:
         }
         sys.stdout.write(json.dumps(fields, allow_nan=False, indent=1) + "\n")
     else:
-        sys.stdout.write(written.commented.rstrip("\n") + "\n")
+        sys.stdout.write(printable(written.commented.rstrip("\n")) + "\n")
     return 0

@@ -59,7 +59,7 @@ def run(args: argparse.Namespace) -> int:
     if args.output:
         _save(Path(args.output), yaml_file.dump(answer))
     text = json.dumps(as_json(answer), allow_nan=False, indent=1) if args.json else as_text(answer)
-    sys.stdout.write(text + "\n")
+    sys.stdout.write(printable(text) + "\n")
     return 1 if any(finding.severity == "error" for finding in answer.findings) else 0
 
 
@@ -90,6 +90,12 @@ def as_text(answer: Recommendation) -> str:
         lines += ["", f"{finding.severity.upper()} {finding.id}: {finding.message}"]
         lines += [f"  {finding.hint}"] if finding.hint else []
     return "\n".join(lines)
+
+
+def printable(text: str) -> str:
+    """The text with whatever this terminal cannot show escaped, rather than a traceback."""
+    encoding = sys.stdout.encoding or "utf-8"
+    return text.encode(encoding, "backslashreplace").decode(encoding)
 
 
 def params(text: str) -> int:

@@ -182,6 +182,18 @@ def test_a_foreign_or_broken_file_is_refused_in_one_line(capsys, tmp_path, text)
     assert len(capsys.readouterr().err.strip().splitlines()) == 1
 
 
+def test_a_terminal_that_cannot_show_a_name_gets_it_escaped(files, tmp_path):
+    named = {**QWEN3_8B_DRAFT, "_name_or_path": "mine/caf\u00e9"}
+    (files / "draft.json").write_text(json.dumps(named))
+    command = [sys.executable, "-m", "advisor", "recommend", "--draft", str(files / "draft.json")]
+    command += ["--prompt-tokens", "9000", "--output", str(tmp_path / "rec.yaml")]
+    env = {"PYTHONIOENCODING": "ascii", "PATH": "/usr/bin:/bin", "HOME": str(tmp_path)}
+    assert subprocess.run(command, cwd=ROOT, env=env, capture_output=True).returncode == 0
+    export = [sys.executable, "-m", "advisor", "export", "--from", str(tmp_path / "rec.yaml")]
+    done = subprocess.run([*export, "--to", "sglang"], cwd=ROOT, env=env, capture_output=True)
+    assert (done.returncode, b"caf\\xe9" in done.stdout) == (0, True)
+
+
 def test_the_module_runs_without_torch_or_gradio():
     code = (
         "import sys; from advisor.__main__ import main\n"
