@@ -179,7 +179,7 @@ def _agrees(draft: DraftSpec, facts: DraftFacts, *, by_name: bool) -> bool:
 
 @dataclass(frozen=True, slots=True)
 class Fault:
-    """What a rule found: the numbers that disagree, the action, and whatever differs from the rule."""
+    """What a rule found: the numbers that disagree, the action, and what the rule leaves open."""
 
     message: str
     hint: str = ""
