@@ -13,4 +13,4 @@ demo = build_demo()
 demo.queue(max_size=64)
 
 if __name__ == "__main__":
-    demo.launch(theme=build_theme(), css_paths=CSS)
+    demo.launch(theme=build_theme(), css_paths=CSS, mcp_server=True)

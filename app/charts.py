@@ -50,7 +50,7 @@ def build_charts(run: Run) -> tuple[Chart, ...]:
 
 def tokens_over_time(run: Run) -> Chart:
     """Tokens written against each lane's own clock."""
-    figure = _figure("seconds on the lane's own clock", "tokens")
+    figure = empty_figure("seconds on the lane's own clock", "tokens")
     rows: list[tuple[object, ...]] = []
     lanes = (("Autoregressive", run.baseline, INK, "dot"), ("DFlash", run.dflash, GREEN, "solid"))
     for name, trace, colour, dash in lanes:
@@ -78,7 +78,7 @@ def cycle_time(run: Run) -> Chart:
     title = "Time of one cycle"
     if step is None or cycle is None:
         return _without(title, run)
-    figure = _figure("ms", "")
+    figure = empty_figure("ms", "")
     names = ["one AR step", f"one cycle, block {cycle.block_size}"]
     parts = (
         ("draft", DRAFT, (step.draft_s, cycle.draft_s), "/"),
@@ -106,7 +106,7 @@ def acceptance_positions(run: Run) -> Chart:
     positions = acceptance_by_position(run.comparison.dflash.spec)
     if not positions:
         return _without(title, run)
-    figure = _figure("position in the block", "accepted in, % of cycles")
+    figure = empty_figure("position in the block", "accepted in, % of cycles")
     numbers = list(range(1, len(positions) + 1))
     shares = [100 * p for p in positions]
     figure.add_bar(x=numbers, y=shares, marker={"color": GREEN}, name="accepted", showlegend=False)
@@ -123,7 +123,7 @@ def accepted_per_cycle(run: Run) -> Chart:
     cycles = _drafted(run)
     if not cycles:
         return _without(title, run)
-    figure = _figure("cycle", "drafts accepted")
+    figure = empty_figure("cycle", "drafts accepted")
     numbers, values = list(range(1, len(cycles) + 1)), [c.num_accepted for c in cycles]
     figure.add_bar(x=numbers, y=values, marker={"color": GREEN}, name="accepted", showlegend=False)
     mean = sum(values) / len(values)
@@ -148,7 +148,7 @@ def heat_map(run: Run) -> Chart:
     width = run.block_size - 1
     states = {None: "", 0: "never judged", 1: "rejected", 2: "accepted"}
     grid = [[_state(c, k) for c in cycles] for k in range(width)]
-    figure = _figure("cycle", "position")
+    figure = empty_figure("cycle", "position")
     scale = [(0, GREY), (1 / 3, GREY), (1 / 3, RED), (2 / 3, RED), (2 / 3, GREEN), (1, GREEN)]
     figure.add_heatmap(
         z=grid,
@@ -177,7 +177,7 @@ def histogram(run: Run) -> Chart:
     spec = run.comparison.dflash.spec
     if spec is None or spec.acceptance_histogram is None or not spec.num_cycles:
         return _without(title, run)
-    figure = _figure("drafts accepted in one cycle", "cycles")
+    figure = empty_figure("drafts accepted in one cycle", "cycles")
     values = list(spec.acceptance_histogram)
     figure.add_bar(x=list(range(len(values))), y=values, marker={"color": GREEN}, showlegend=False)
     figure.update_layout(xaxis={"dtick": 1 if len(values) < 20 else 2})
@@ -191,7 +191,7 @@ def waterfall(run: Run) -> Chart:
     cycles, step = _drafted(run)[:_MAX_CYCLES], cycle_cost(run.baseline)
     if not cycles or step is None:
         return _without(title, run)
-    figure = _figure("cycle", "ms")
+    figure = empty_figure("cycle", "ms")
     numbers = list(range(1, len(cycles) + 1))
     other_s = _other_s(run.dflash)[: len(cycles)]
     parts = (
@@ -227,7 +227,7 @@ def wasted_work(run: Run) -> Chart:
     kept = sum(c.num_accepted for c in cycles)
     rejected = sum(c.num_accepted < len(c.draft_ids) for c in cycles)
     unjudged = sum(len(c.draft_ids) for c in cycles) - kept - rejected
-    figure = _figure("drafted tokens", "")
+    figure = empty_figure("drafted tokens", "")
     parts = (
         ("kept", GREEN, kept, ""),
         ("rejected", RED, rejected, "x"),
@@ -254,7 +254,7 @@ def speedup_so_far(run: Run) -> Chart:
     points = _thinned(_ratios(left, right), _MAX_POINTS)
     if len(points) < 2:
         return _without(title, run)
-    figure = _figure("tokens of the answer", "× faster than one at a time")
+    figure = empty_figure("tokens of the answer", "× faster than one at a time")
     figure.add_scatter(
         x=[n for n, _ in points],
         y=[r for _, r in points],
@@ -270,7 +270,7 @@ def speedup_so_far(run: Run) -> Chart:
 
 def what_if(options: Sequence[Prediction], chosen: int, measured: dict[int, float]) -> go.Figure:
     """Predicted speedup over block size, with the block sizes that were really run on it."""
-    figure = _figure("block size", "× decode speedup")
+    figure = empty_figure("block size", "× decode speedup")
     figure.add_scatter(
         x=[p.block_size for p in options],
         y=[p.speedup for p in options],
@@ -305,7 +305,8 @@ _BUILDERS: dict[str, Callable[[Run], Chart]] = {
 CHART_TITLES: tuple[str, ...] = tuple(_BUILDERS)
 
 
-def _figure(x: str, y: str) -> go.Figure:
+def empty_figure(x: str, y: str) -> go.Figure:
+    """A figure in the page's look, with titled axes and nothing on it."""
     axis = {"gridcolor": _GRID, "zerolinecolor": _GRID, "linecolor": _GRID, "automargin": True}
     return go.Figure(
         layout={

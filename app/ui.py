@@ -8,10 +8,13 @@ from pathlib import Path
 import gradio as gr
 
 from app import wiring
+from app.advice_wiring import wire_advisor
+from app.api import add_endpoints
 from app.handlers import PlaygroundHandlers
 from app.open_pair import open_pair
 from app.playground_wiring import wire_playground
 from app.session import EnginePool, PairChoice, Report, Sessions
+from app.tabs.advisor import build_advisor
 from app.tabs.learn import build_learn
 from app.tabs.playground import build_playground
 from dflash.device import detect
@@ -36,12 +39,16 @@ def build_demo(opener: Callable[[PairChoice, Report], Engine] = open_pair) -> gr
     handlers = PlaygroundHandlers(pool, sessions, lambda: detect().title)
     with gr.Blocks(title="DFlash Playground", fill_width=True) as demo:
         gr.HTML(_HEADER, apply_default_css=False)
-        with gr.Tabs(elem_id="tabs"):
+        with gr.Tabs(elem_id="tabs") as tabs:
             with gr.Tab("Playground", id="playground"):
                 playground = build_playground()
+            with gr.Tab("Advisor", id="advisor-tab"):
+                advisor = build_advisor()
             with gr.Tab("Learn", id="learn"):
                 formula = build_learn()
         wire_playground(demo, playground, formula, handlers)
+        wire_advisor(advisor, playground.block, tabs)
+        add_endpoints()
         demo.load(None, js=_SHORTCUTS, api_visibility="private")
         _forget_closed_windows(demo, sessions)
     return demo

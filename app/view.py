@@ -94,6 +94,11 @@ def megabytes(num_bytes: float) -> str:
     return f"{num_bytes / 1e6:.0f} MB" if num_bytes >= 1e7 else f"{num_bytes / 1e6:.1f} MB"
 
 
+def gigabytes(num_bytes: float) -> str:
+    """A memory size."""
+    return f"{num_bytes / 1e9:.1f} GB" if num_bytes >= 1e9 else megabytes(num_bytes)
+
+
 def parameters(value: int | None) -> str:
     """A parameter count: 6.2 M, 134 M, 27 B."""
     if value is None:

@@ -1,0 +1,128 @@
+"""The Advisor tab's events: which question fills which outputs. Knows Gradio and the advisor."""
+
+from __future__ import annotations
+
+import tempfile
+from collections.abc import Callable
+from html import escape
+from pathlib import Path
+from typing import Any
+
+import gradio as gr
+
+from advisor import exports
+from advisor.answer import recommend_for
+from advisor.catalog import load_hardware
+from advisor.exports import yaml_file
+from advisor.schema import Recommendation
+from app import advice_view, wiring
+from app.advice_form import AdviceForm
+from app.charts import chart_table
+from app.charts_advice import speedup_curve
+from app.runs import read_limited
+from app.tabs.advisor import Advisor
+from dflash.device import detect
+from dflash.errors import DFlashError
+
+_PRIVATE: dict[str, Any] = {
+    "api_visibility": "private",
+    "show_progress": "hidden",
+    "queue": False,  # advice never waits behind a generation
+}
+
+
+def ask(form: AdviceForm) -> Recommendation:
+    """The advisor's answer to a form. Raises ``DFlashError`` children."""
+    with form.request() as request:
+        return recommend_for(request)
+
+
+def wire_advisor(tab: Advisor, block: gr.Slider, tabs: gr.Tabs) -> None:
+    """Connect the tab; ``block`` is the playground's slider that an answer can set."""
+
+    def on_advise(export_to: str, *values: Any) -> list[Any]:
+        return _guarded(lambda: advice_outputs(ask(AdviceForm(*values)), export_to))
+
+    def on_against(export_to: str, *values: Any) -> list[Any]:
+        form = AdviceForm(*values)
+
+        def both() -> list[Any]:
+            evidence = ask(form.with_policy("evidence"))
+            guide = ask(form.with_policy("guide"))
+            return advice_outputs(evidence, export_to, advice_view.against(evidence, guide))
+
+        return _guarded(both)
+
+    def on_upload(path: str) -> str:
+        return _guarded(lambda: read_limited(Path(path)))
+
+    def on_open(path: str, export_to: str) -> list[Any]:
+        text = _guarded(lambda: read_limited(Path(path)))
+        name = Path(path).name
+        return _guarded(lambda: advice_outputs(yaml_file.parse(text, name=name), export_to))
+
+    def on_export(answer: Recommendation | None, export_to: str) -> list[Any]:
+        return [gr.skip()] * 3 if answer is None else export_outputs(answer, export_to)
+
+    def on_use(answer: Recommendation | None) -> list[Any]:
+        value = answer.knobs["block_size"].value if answer else None
+        if value is None:
+            raise gr.Error("There is no advised block size yet; press Advise.")
+        return [gr.update(value=value), gr.update(selected="playground")]
+
+    shown = [*tab.outputs, tab.results]
+    gr.on([tab.advise.click], on_advise, [tab.export_to, *tab.form], shown, **_PRIVATE)
+    tab.against.click(on_against, [tab.export_to, *tab.form], shown, **_PRIVATE)
+    tab.upload.upload(on_upload, tab.upload, tab.pasted, **_PRIVATE)
+    tab.open_file.upload(on_open, [tab.open_file, tab.export_to], shown, **_PRIVATE)
+    tab.export_to.input(
+        on_export, [tab.answer, tab.export_to], [tab.export, tab.export_notes, tab.download],
+        **_PRIVATE,
+    )  # fmt: skip
+    tab.use.click(on_use, tab.answer, [block, tabs], **_PRIVATE)
+
+
+def advice_outputs(answer: Recommendation, export_to: str, compared: str = "") -> list[Any]:
+    """Every output of the tab, in the order of ``Advisor.outputs``, then the group itself."""
+    chart = speedup_curve(answer)
+    return [
+        answer,
+        advice_view.verdict(answer),
+        advice_view.findings(answer.findings),
+        advice_view.knobs(answer) + advice_view.training(answer),
+        advice_view.memory(answer, _memory_bytes(answer)),
+        gr.update(value=chart.figure, visible=chart.figure is not None),
+        f'<p class="caption">{escape(chart.caption)}</p>{chart_table(chart)}',
+        compared,
+        *export_outputs(answer, export_to),
+        gr.update(visible=True),
+    ]
+
+
+def export_outputs(answer: Recommendation, export_to: str) -> list[Any]:
+    """Text, what it cannot honestly say, and the file to download."""
+    try:
+        export = exports.render(answer, export_to)
+    except DFlashError as error:
+        return ["", f'<p class="hint">{escape(str(error))}</p>', gr.update(value=None)]
+    notes = "".join(f"<li>{escape(note)}</li>" for note in export.notes)
+    # A folder of its own per file: two visitors' exports never share a path.
+    path = Path(tempfile.mkdtemp(prefix="dflash-export-")) / export.filename
+    path.write_text(export.text, encoding="utf-8")
+    return [export.text, f"<ul>{notes}</ul>" if notes else "", gr.update(value=str(path))]
+
+
+def _memory_bytes(answer: Recommendation) -> int | None:
+    """The chosen machine's memory, if a machine was chosen."""
+    chosen = answer.inputs.get("hardware")
+    if not chosen:
+        return None
+    return detect().memory_bytes if chosen == "auto" else load_hardware(chosen).memory_bytes
+
+
+def _guarded(work: Callable[[], Any]) -> Any:
+    """Turn a sentence for the user into the page's error."""
+    try:
+        return work()
+    except DFlashError as error:
+        raise wiring.shown(error) from error

@@ -1,0 +1,113 @@
+"""The Advisor tab and its endpoints, without a browser: form to request, answer to markup."""
+
+from __future__ import annotations
+
+import json
+
+import pytest
+
+from advisor.exports import yaml_file
+from app import advice_view
+from app.advice_form import AdviceForm, settings_from
+from app.advice_wiring import advice_outputs, ask
+from app.api import check, export, recommend
+from app.charts_advice import speedup_curve
+from dflash.errors import DFlashError
+
+Z_LAB = {
+    "architectures": ["DFlashDraftModel"],
+    "model_type": "qwen3",
+    "block_size": 16,
+    "num_target_layers": 36,
+    "num_hidden_layers": 5,
+    "hidden_size": 2560,
+    "num_attention_heads": 32,
+    "num_key_value_heads": 8,
+    "head_dim": 128,
+    "intermediate_size": 9728,
+    "vocab_size": 151936,
+    "rope_theta": 1000000,
+    "max_position_embeddings": 40960,
+    "dflash_config": {"mask_token_id": 151669, "target_layer_ids": [1, 9, 17, 25, 33]},
+}
+
+
+def test_a_size_and_a_prompt_length_are_enough_for_all_four_knobs():
+    answer = ask(AdviceForm(params="4B", prompt_tokens=800, policy="guide"))
+    assert answer.knobs["block_size"].value == 2
+    assert set(answer.knobs) == {
+        "block_size",
+        "target_layer_ids",
+        "sliding_window_size",
+        "mask_token_id",
+    }
+
+
+def test_a_pasted_config_is_read_like_a_file_and_is_gone_afterwards():
+    form = AdviceForm(pasted_draft=json.dumps(Z_LAB))
+    with form.request() as request:
+        path = request.draft
+    answer = ask(form)
+    assert list(answer.knobs["target_layer_ids"].value) == [1, 9, 17, 25, 33]
+    assert not answer.knobs["mask_token_id"].tunable
+    with pytest.raises(FileNotFoundError):
+        open(path).close()
+
+
+@pytest.mark.parametrize(
+    ("fields", "words"),
+    [
+        ({"params": "many"}, "no parameter count"),
+        ({"prompt_tokens": 2.5}, "whole number"),
+        ({"tau": "0.5"}, "no tau"),
+        ({"task": "poetry"}, "task 'poetry' is unknown"),
+        ({"draft": "no/such/folder/anywhere"}, "no/such/folder/anywhere"),
+        ({"pasted_draft": "x" * 2_000_001}, "over 2 MB"),
+    ],
+)
+def test_a_field_that_is_off_is_named_in_one_sentence(fields, words):
+    with pytest.raises(DFlashError, match=words):
+        ask(AdviceForm(**fields))
+
+
+def test_what_a_config_says_is_shown_as_text_not_markup():
+    evil = "<img src=x onerror=alert(1)>"
+    config = Z_LAB | {"_name_or_path": evil, "model_type": evil}
+    answer = ask(AdviceForm(pasted_draft=json.dumps(config), target=None))
+    page = "".join(str(part) for part in advice_outputs(answer, "vllm")[1:8])
+    assert "<img" not in page
+
+
+def test_every_number_of_the_answer_carries_a_badge():
+    answer = ask(AdviceForm(draft="qwen3-8b", hardware="rtx-4090", task="code"))
+    assert advice_view.verdict(answer).count('class="badge') == 3
+    assert advice_view.knobs(answer).count('class="badge') == 4
+    chart = speedup_curve(answer)
+    assert chart.figure is not None
+    assert len(chart.rows) >= 15
+
+
+def test_guide_and_evidence_stand_side_by_side():
+    form = AdviceForm(draft="qwen3-8b", hardware="rtx-4090", task="code")
+    table = advice_view.against(ask(form), ask(form.with_policy("guide")))
+    assert "<td>2</td><td>16</td>" in table
+    assert "151643" in table
+    assert "151669" in table
+
+
+def test_the_endpoints_answer_like_the_command_line():
+    report = check(json.dumps(Z_LAB), settings={"block_size": 32})
+    assert [f["field"] for f in report["findings"] if f["severity"] == "error"] == ["block_size"]
+    answer = recommend(draft="qwen3-8b", hardware="rtx-4090", task="code")
+    assert answer["knobs"]["block_size"]["value"] == 16
+    written = export(answer["yaml"], "vllm")
+    assert '"num_speculative_tokens": 15' in written["text"]
+    assert yaml_file.parse(answer["yaml"], name="it").knobs["block_size"].value == 16
+
+
+def test_settings_are_read_as_the_command_line_reads_them():
+    settings = settings_from({"target_layer_ids": [1, 2], "enable_thinking": True})
+    assert settings.target_layer_ids == (1, 2)
+    assert settings.enable_thinking is True
+    with pytest.raises(DFlashError):
+        settings_from({"blocksize": 4})
