@@ -18,7 +18,7 @@ def verdict(view: Outlook, knob: Knob, chosen: Prediction | None) -> tuple[Verdi
     best = view.best
     if best is None or best.speedup is None:
         return "try", _unknown_headline(view, knob)
-    if max(row.high or 0.0 for row in view.rows) <= 1 or (knob.value == 1 and best.speedup <= 1):
+    if best.speedup <= 1:
         return "off", _off_headline(best)
     at = chosen if chosen and chosen.speedup is not None else best
     assert at.speedup is not None and at.low is not None
@@ -46,6 +46,11 @@ def blocked(findings: Sequence[Finding]) -> str | None:
 
 def _off_headline(best: Prediction) -> str:
     where = f"block size {best.block_size}"
+    if best.high is not None and best.high > 1:
+        return (
+            f"Probably not worth it here: at best {best.speedup:.2f}x, at {where}, between "
+            f"{best.low:.2f}x and {best.high:.2f}x. Measure before you turn it on."
+        )
     if best.tau is None or best.break_even_tau is None:
         return f"DFlash is not worth it here: at best {best.speedup:.2f}x, at {where}."
     return (
@@ -79,8 +84,9 @@ def alternatives(view: Outlook, knob: Knob, chosen: Prediction | None) -> tuple[
         if row.block_size != knob.value
     ]
     if view.best is not None and knob.value != 1:
-        gained = chosen.speedup if chosen and chosen.speedup else view.best.speedup
-        rows.insert(0, Alternative(1, 1.0, f"plain decoding; {gained:.2f}x is expected instead"))
+        gained = (chosen.speedup if chosen else None) or view.best.speedup or 0.0
+        relation = "instead" if gained > 1 else "at the block size above: slower"
+        rows.insert(0, Alternative(1, 1.0, f"plain decoding; {gained:.2f}x is expected {relation}"))
     above = [
         Alternative(block, None, "above the block size the draft was trained at")
         for block in view.beyond_trained

@@ -237,3 +237,13 @@ def test_a_recommendation_takes_under_fifty_milliseconds():
         times.append(time.perf_counter() - started)
     assert min(times) < 0.05
     json.dumps(dataclasses.asdict(answer), allow_nan=False)
+
+
+def test_a_prediction_below_one_is_off_with_its_interval_even_above_a_checkpoint_block():
+    band = TauBand(1.3, 1.2, 2.5, 16, "published tau")
+    published = Published("p", "", "https://x", block_size=16, tau_band=band)
+    costs = Costs(0.01, dict.fromkeys((4, 16), 0.005), {4: 0.011, 16: 0.02}, "modelled", "model")
+    situation = Situation(costs=costs, draft=DRAFT_4B, published=published)
+    answer = recommend(situation)
+    assert answer.verdict == "off"
+    assert "Measure before you turn it on" in answer.headline
