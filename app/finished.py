@@ -52,6 +52,7 @@ class PlaygroundView:
     kept: str | None = None  # the row that the browser's table of runs gains
     pair_card: str | None = None
     formula: str | None = None
+    look: str | None = None  # what a second look at the run found
 
 
 def finished_view(
@@ -67,6 +68,7 @@ def finished_view(
         what_if=what_if,
         takeaway=takeaway(run, link_query),
         formula=formula_block(run),
+        look="",
         kept=json.dumps(summary(run), ensure_ascii=False) if run.source != "recorded" else None,
     )
 
@@ -136,6 +138,12 @@ def _final_status(run: Run) -> str:
     what = {"recorded": f"a run recorded on {run.where}", "opened": "a run from a file"}.get(
         run.source, "finished"
     )
+    if comparison.first_difference is not None and headline.is_sampled(run):
+        return view.status_line(
+            "good",
+            f"{what}: two random draws from the same odds, so the texts differ",
+            "Temperature 0 makes both write the same text.",
+        )
     if comparison.first_difference is not None:
         place = f"{comparison.difference_unit} {comparison.first_difference + 1}"
         return view.status_line("warn", f"{what}; the two texts differ from {place}")

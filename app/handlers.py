@@ -6,6 +6,7 @@ views; a field that is ``None`` is unchanged and is not sent again.
 
 from __future__ import annotations
 
+import time
 from collections.abc import Callable, Generator, Iterator
 from contextlib import closing, contextmanager
 from typing import TypeAlias
@@ -22,8 +23,9 @@ from app.finished import (
     what_if_view,
 )
 from app.form import PlaygroundForm
+from app.microscope_view import microscope, no_difference
 from app.pair_card import pair_card
-from app.race import in_slices, race, warm_up
+from app.race import SLICE_S, in_slices, race, warm_up
 from app.recorder import Recorder
 from app.runs import Run, load_run
 from app.session import EnginePool, PairChoice, Session, Sessions, Stopped
@@ -31,7 +33,9 @@ from app.share import link_query
 from app.stage import StageHeader, StageWriter
 from app.whatif import CycleCost, cycle_cost, predictions
 from dflash.budget import check_block_size
-from dflash.errors import DFlashError
+from dflash.close_look import CloseLook
+from dflash.engines import Engine
+from dflash.errors import DFlashError, EngineError
 from dflash.schema import Request
 
 Views: TypeAlias = Generator[PlaygroundView, None, None]
@@ -63,6 +67,18 @@ class PlaygroundHandlers:
             return
         form = PlaygroundForm.of_run(basis.dflash.request, choice)
         with closing(self._guarded(session, form.with_block(block_size), check=True)) as views:
+            yield from views
+
+    def on_look(self, session_id: str) -> Views:
+        """Look again at the run that is shown: every slot's odds, and where texts part."""
+        session = self.sessions.of(session_id)
+        session.stop.clear()
+        run, choice = session.run, session.choice
+        if run is None or choice is None or run.source != "measured here":
+            hint = "Run it here first: a recorded run has no model to look with."
+            yield PlaygroundView(status=view.status_line("warn", "nothing to look at.", hint))
+            return
+        with closing(self._in_sentences(session, self._look(session, choice, run))) as views:
             yield from views
 
     def on_stop(self, session_id: str) -> PlaygroundView:
@@ -109,25 +125,57 @@ class PlaygroundHandlers:
     def _guarded(self, session: Session, form: PlaygroundForm, *, check: bool = False) -> Views:
         try:
             request, choice = form.request(), form.choice()
-            with _held(self.pool, session):
-                yield PlaygroundView(
-                    status=view.status_line("busy", "starting"), headline="", running=True
-                )
-                yield from self._race(session, choice, request, check=check)
+        except DFlashError as error:
+            yield _refused(error)
+            return
+        racing = self._race(session, choice, request, check=check)
+        with closing(self._in_sentences(session, racing)) as views:
+            yield from views
+
+    def _in_sentences(self, session: Session, work: Views) -> Views:
+        """Hold the device while working; what goes wrong becomes one sentence."""
+        try:
+            with _held(self.pool, session), closing(work):
+                yield PlaygroundView(status=view.status_line("busy", "starting"), running=True)
+                yield from work
         except Stopped as error:
             yield PlaygroundView(status=view.status_line("warn", str(error)), running=False)
         except DFlashError as error:
-            yield PlaygroundView(
-                status=view.status_line("bad", error.message, error.hint), running=False
-            )
+            yield _refused(error)
 
-    def _race(
-        self, session: Session, choice: PairChoice, request: Request, *, check: bool
-    ) -> Iterator[PlaygroundView]:
+    def _opened(
+        self, session: Session, choice: PairChoice
+    ) -> Generator[PlaygroundView, None, Engine]:
         for step in self.pool.opening(choice, session.stop.is_set):
             yield PlaygroundView(status=view.progress_line(step.text, step.done))
         engine = self.pool.peek(choice)
         assert engine is not None, "opening() leaves the engine in the pool"
+        return engine
+
+    def _look(self, session: Session, choice: PairChoice, run: Run) -> Views:
+        engine = yield from self._opened(session, choice)
+        if not isinstance(engine, CloseLook):
+            raise EngineError(f"{engine.info.backend} cannot look at a run again.")
+        writer = StageWriter(run.word, session.stage_text)
+        since = time.monotonic()
+        with closing(engine.slot_odds(run.dflash)) as odds:  # type: ignore[type-var]
+            for number, slots in enumerate(odds):
+                if session.stop.is_set():
+                    raise Stopped("stopped looking.")
+                writer.odds(number, slots)
+                if time.monotonic() - since > SLICE_S:
+                    since = time.monotonic()
+                    yield PlaygroundView(stage=writer.text)
+        session.stage_text = writer.text
+        status = view.status_line("good", "hover or focus a slot of the blocks to see its odds")
+        yield PlaygroundView(
+            status=status, stage=writer.text, look=_part(engine, run), running=False
+        )
+
+    def _race(
+        self, session: Session, choice: PairChoice, request: Request, *, check: bool
+    ) -> Views:
+        engine = yield from self._opened(session, choice)
         check_block_size(request.block_size, engine.trained_block_size)
         if not self.pool.is_warm(choice, request.block_size):
             yield PlaygroundView(status=view.status_line("busy", "warming up both lanes"))
@@ -137,6 +185,7 @@ class PlaygroundHandlers:
         writer.header(StageHeader(recorder.id, request.block_size, "measured here"))
         yield PlaygroundView(
             status=view.status_line("busy", f"reading the prompt with {choice.label}"),
+            headline="",
             stage=writer.text,
             pair_card=pair_card(choice.pair_id, engine),
         )
@@ -152,9 +201,7 @@ class PlaygroundHandlers:
         checked = _after(session, choice, run, check=check)
         yield self._finished(session, run, writer.text, checked)
 
-    def _stream(
-        self, session: Session, recorder: Recorder, writer: StageWriter
-    ) -> Iterator[PlaygroundView]:
+    def _stream(self, session: Session, recorder: Recorder, writer: StageWriter) -> Views:
         events = race(recorder.engines, recorder.request, should_stop=session.stop.is_set)
         started = False
         with closing(in_slices(events)) as slices:
@@ -185,6 +232,21 @@ class PlaygroundHandlers:
         choice = session.choice or PairChoice(run.pair_id)
         query = link_query(PlaygroundForm.of_run(run.dflash.request, choice))
         return finished_view(run, stage_text, what_if=what_if, link_query=query)
+
+
+def _refused(error: DFlashError) -> PlaygroundView:
+    return PlaygroundView(status=view.status_line("bad", error.message, error.hint), running=False)
+
+
+def _part(engine: CloseLook, run: Run) -> str:
+    """The place where two greedy texts part, if they do."""
+    comparison = run.comparison
+    index = comparison.first_difference
+    greedy = run.dflash.request.sampling.temperature == 0
+    longest = min(len(run.baseline.output_ids), len(run.dflash.output_ids))
+    if index is None or index >= longest or not greedy:
+        return no_difference(run)
+    return microscope(run, engine.divergence(run.baseline, run.dflash, index))
 
 
 @contextmanager

@@ -43,7 +43,8 @@ def stage_end(run: Run) -> StageEnd:
     parts = [f"DFlash: {view.factor(speedup)} decode speed" if speedup else "", same]
     say = " · ".join(part for part in parts if part)
     notes = (_ending(run.baseline, run.stopped), _ending(run.dflash, run.stopped))
-    differs = comparison.first_difference if comparison.difference_unit == "token" else None
+    by_token = comparison.difference_unit == "token" and not is_sampled(run)
+    differs = comparison.first_difference if by_token else None
     return StageEnd(say=say, notes=notes, differs=differs, aloud=f"Finished. {say}.")
 
 
@@ -51,6 +52,8 @@ def lossless_words(run: Run, comparison: Comparison) -> str:
     """Whether the texts are the same, in words."""
     left, right = comparison.baseline.num_output_tokens, comparison.dflash.num_output_tokens
     if comparison.first_difference is not None:
+        if is_sampled(run):
+            return "same odds, another draw"
         unit = comparison.difference_unit
         return f"differs from {unit} {comparison.first_difference + 1}"
     if comparison.outputs_match:
@@ -59,6 +62,11 @@ def lossless_words(run: Run, comparison: Comparison) -> str:
         common = min(left, right)
         return f"identical as far as both got, {view.count(common, 'token')}"
     return "nothing to compare"
+
+
+def is_sampled(run: Run) -> bool:
+    """Whether the texts are random draws: then only their distribution is the same."""
+    return run.dflash.request.sampling.temperature > 0
 
 
 def _verdict(run: Run, comparison: Comparison) -> tuple[str, str]:
@@ -114,14 +122,19 @@ def _facts(run: Run, comparison: Comparison) -> list[tuple[str, str]]:
             view.term("TTFT"),
             f"{view.milliseconds(right.ttft_s)} <small>/ {view.milliseconds(left.ttft_s)}</small>",
         ),
-        ("lossless", f"{_lossless_mark(comparison)} {escape(lossless_words(run, comparison))}"),
+        (
+            "lossless",
+            f"{_lossless_mark(run, comparison)} {escape(lossless_words(run, comparison))}",
+        ),
     ]
 
 
-def _lossless_mark(comparison: Comparison) -> str:
+def _lossless_mark(run: Run, comparison: Comparison) -> str:
+    if comparison.first_difference is not None and is_sampled(run):
+        return '<span class="mark" aria-hidden="true">≈</span> '
     if comparison.first_difference is not None:
-        return '<span class="mark bad" aria-hidden="true">✕</span>'
-    return '<span class="mark good" aria-hidden="true">✓</span>'
+        return '<span class="mark bad" aria-hidden="true">✕</span> '
+    return '<span class="mark good" aria-hidden="true">✓</span> '
 
 
 def _usable_speedup(comparison: Comparison) -> float | None:

@@ -34,7 +34,7 @@ def wire_playground(
     demo: gr.Blocks, page: Playground, formula: gr.HTML, handlers: PlaygroundHandlers
 ) -> None:
     """Connect the tab; ``formula`` (in Learn) is refilled after every run."""
-    outputs = [*page.outputs, formula]
+    outputs = [*page.outputs, formula, page.look]
     _wire_form(page, handlers)
     _wire_race(page, outputs, handlers)
     _wire_replays(page, outputs, handlers)
@@ -53,6 +53,11 @@ def _wire_race(page: Playground, outputs: Outputs, handlers: PlaygroundHandlers)
             for shown in views:
                 yield wiring.race_outputs(shown)
 
+    def on_look(request: gr.Request) -> Iterator[list[Any]]:
+        with closing(handlers.on_look(wiring.session_id(request))) as views:
+            for shown in views:
+                yield wiring.race_outputs(shown)
+
     def on_stop(request: gr.Request) -> list[Any]:
         return wiring.race_outputs(handlers.on_stop(wiring.session_id(request)))
 
@@ -65,7 +70,8 @@ def _wire_race(page: Playground, outputs: Outputs, handlers: PlaygroundHandlers)
     }
     run = page.run.click(on_run, page.form, outputs, **device)
     check = page.check.click(on_check, page.what_block, outputs, **device)
-    page.stop.click(on_stop, None, outputs, cancels=[run, check], queue=False, **_PRIVATE)
+    look = page.look_closer.click(on_look, None, outputs, **device)
+    page.stop.click(on_stop, None, outputs, cancels=[run, check, look], queue=False, **_PRIVATE)
 
 
 def _wire_replays(page: Playground, outputs: Outputs, handlers: PlaygroundHandlers) -> None:

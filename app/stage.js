@@ -171,10 +171,10 @@ function describe(info) {
         bits.push("never judged: an earlier position was rejected");
       }
       if (c.x && c.x[k]) {
-        const x = c.x[k];
-        if (x.dp != null) bits.push(`draft probability ${(100 * x.dp).toFixed(1)} %`);
-        if (x.tp != null) bits.push(`target probability ${(100 * x.tp).toFixed(1)} %`);
-        if (x.rank != null) bits.push(`the target's token was number ${x.rank} in the draft's list`);
+        const [own, wanted, rank] = c.x[k];
+        bits.push(`draft probability ${(100 * own).toFixed(1)} %`);
+        if (wanted !== null) bits.push(`target probability ${(100 * wanted).toFixed(1)} %`);
+        if (rank !== null) bits.push(`the target's token was number ${rank} in the draft's list`);
       }
     }
   }
@@ -236,6 +236,10 @@ const take = {
       k < o.a ? tokenNode(text, "acc", `accepted draft, position ${k + 1} of cycle ${cycle.number}`)
               : tokenNode(text, "bon", `the target's own token, cycle ${cycle.number}`));
     addEntry(1, o.t, nodes, o.d.length ? rowNode(cycle) : null);
+  },
+  o(o) {
+    const cycle = cycles.filter((c) => c.d.length)[o.c];
+    if (cycle) cycle.x = o.x;
   },
   h(o) { addEntry(o.l, o.t, [tokenNode(o.p, o.l === 0 ? "ar" : "any", "text from the server")], null); },
   f(o) { lanes[o.l].done = o; timeline[o.l].end = Math.max(o.t, lastT(o.l)); },

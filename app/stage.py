@@ -12,6 +12,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from app.race import DFLASH, LaneEvent, LaneFailed, RaceEvent
+from dflash.close_look import SlotOdds
 from dflash.schema import Chunk, Cycle, Event, Finished, Prefilled
 
 
@@ -64,6 +65,14 @@ class StageWriter:
             else:
                 self._add_one(event)
 
+    def odds(self, number: int, odds: Iterable[SlotOdds]) -> None:
+        """Tell what draft and target thought of the slots of one drafting cycle, from 0."""
+        slots = [
+            [_short(o.draft_probability), _short(o.target_probability), o.target_rank_in_draft]
+            for o in odds
+        ]
+        self._line(k="o", c=number, x=slots)
+
     def stopped(self, message: str) -> None:
         """Say under both lanes that the run was cut short."""
         self._line(k="x", l=-1, m=message)
@@ -93,6 +102,10 @@ class StageWriter:
 
     def _line(self, **fields: Any) -> None:
         self.text += json.dumps(fields, ensure_ascii=False, separators=(",", ":")) + "\n"
+
+
+def _short(value: float | None) -> float | None:
+    return None if value is None else round(value, 5)
 
 
 def _fields(event: Event) -> dict[str, Any]:

@@ -32,7 +32,10 @@ def race_outputs(view: PlaygroundView) -> list[Any]:
         *_chart_outputs(view.charts),
         *_buttons(view.running),
         *what_if_outputs(view.what_if),
-        *(_or_skip(value) for value in (view.takeaway, view.kept, view.pair_card, view.formula)),
+        *(
+            _or_skip(value)
+            for value in (view.takeaway, view.kept, view.pair_card, view.formula, view.look)
+        ),
     ]
 
 

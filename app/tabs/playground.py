@@ -44,6 +44,8 @@ class Playground:
     charts: tuple[gr.Plot | gr.HTML, ...]  # figure and caption of each title in turn
     recorded: gr.Dropdown
     open_file: gr.UploadButton
+    look_closer: gr.Button
+    look: gr.HTML
     what_block: gr.Slider
     what_text: gr.HTML
     what_plot: gr.Plot
@@ -61,7 +63,7 @@ class Playground:
 
     @property
     def outputs(self) -> list[gr.components.Component]:
-        """This tab's outputs in the order of ``wiring.race_outputs``; Learn's formula follows."""
+        """This tab's outputs in the order of ``wiring.race_outputs``, up to Learn's formula."""
         return [
             self.status, self.headline, self.stage, *self.charts, self.run, self.stop, self.check,
             *self.what_if, self.takeaway, self.kept, self.pair_card,
@@ -114,7 +116,16 @@ def _replays() -> dict[str, Any]:
         open_file = gr.UploadButton(
             "Open a saved run", file_types=[".json"], size="sm", min_width=150, scale=0
         )
-    return {"recorded": recorded, "open_file": open_file}
+        look_closer = gr.Button(
+            "Look closer: odds of every slot", size="sm", min_width=220, scale=0, elem_id="look"
+        )
+    look = gr.HTML(apply_default_css=False, elem_id="look-result")
+    return {
+        "recorded": recorded,
+        "open_file": open_file,
+        "look_closer": look_closer,
+        "look": look,
+    }
 
 
 def _what_if() -> dict[str, Any]:

