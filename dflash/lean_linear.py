@@ -11,6 +11,7 @@ import math
 import time
 import weakref
 from collections.abc import Callable, Sequence
+from concurrent.futures import ThreadPoolExecutor
 from typing import Any
 
 import torch
@@ -23,7 +24,7 @@ WIDTHS = (1, 2, 4, 8, 16)  # row counts that are measured; others use the next l
 MAX_NARROW = WIDTHS[-1]
 _REPEATS = 3
 _BITS_BEYOND_HALF = 0x1FFF  # float32 has 13 more mantissa bits than float16
-_MIN_GAIN = 0.05  # another formulation must beat the plain one by this much to be worth it
+_MIN_GAIN = 0.1  # another formulation must beat the plain one by this much: timings are noisy
 _MIN_INT8_SIZE = 2**22  # weights of a head worth approximating when drafting
 _BUDGET_S = 1.0  # at most this long per set of new shapes
 _MEASURED_ORDER = (1, 8, 16, 4, 2)
@@ -126,14 +127,20 @@ def drafting_product(layer: nn.Linear) -> LeanLinear | Product:
 
 
 def plan(linears: Sequence[LeanLinear]) -> None:
-    """Measure the shapes not yet known, in the order a forward uses them, and apply the plans."""
-    with torch.inference_mode():
-        sample = _sample(linears)
-        if sample:
-            exceeds_caches = sum(s.weight.nbytes for s in linears) >= _WORKING_SET_BYTES
-            _measure(sample, "half" if exceeds_caches else "rows")
+    """Choose a formulation per shape and width for a forward that uses these products in order."""
+    if sum(linear.weight.nbytes for linear in linears) >= _WORKING_SET_BYTES:
+        # Streamed from memory at every step, so the fewest bytes win; a sample small enough to
+        # be timed would sit in a cache and hide that.
         for linear in linears:
-            linear.apply_plan()
+            if "half" in linear.kinds:
+                _plans[linear.plan_key] = ("half",) * len(WIDTHS)
+    sample = _sample(linears)
+    if sample:
+        with torch.inference_mode():
+            _measure(sample)
+    # Packing runs on one thread each; the head comes last and takes longest, so it starts first.
+    with ThreadPoolExecutor(torch.get_num_threads()) as pool:
+        list(pool.map(LeanLinear.apply_plan, reversed(linears)))
 
 
 def _sample(linears: Sequence[LeanLinear]) -> list[LeanLinear]:
@@ -149,10 +156,11 @@ def _sample(linears: Sequence[LeanLinear]) -> list[LeanLinear]:
     return sample
 
 
-def _measure(sample: Sequence[LeanLinear], default: str) -> None:
+def _measure(sample: Sequence[LeanLinear]) -> None:
     """Time every formulation of every product at every width and remember the winners.
 
-    On a machine too busy to answer in time the remaining widths use ``default`` where offered.
+    The plain product stays unless another is clearly faster, and at every width that a machine
+    too busy to answer in time leaves unmeasured.
     """
     deadline_s = time.perf_counter() + _BUDGET_S
     winners: dict[tuple[Any, ...], dict[int, str]] = {s.plan_key: {} for s in sample}
@@ -162,12 +170,10 @@ def _measure(sample: Sequence[LeanLinear], default: str) -> None:
             break
         for key, by_kind in times.items():
             best = min(by_kind, key=by_kind.__getitem__)
-            worth_it = by_kind[best] < (1 - _MIN_GAIN) * by_kind["rows"]
-            winners[key][width] = best if worth_it else "rows"
-    for linear in sample:
-        found = winners[linear.plan_key]
-        otherwise = default if default in linear.kinds else "rows"
-        _plans[linear.plan_key] = tuple(found.get(w, otherwise) for w in WIDTHS)
+            if by_kind[best] < (1 - _MIN_GAIN) * by_kind["rows"]:
+                winners[key][width] = best
+    for key, found in winners.items():
+        _plans[key] = tuple(found.get(width, "rows") for width in WIDTHS)
 
 
 def _times(

@@ -1,5 +1,7 @@
 """The lean CPU forwards against the modules they replace, on tiny random models."""
 
+import weakref
+
 import pytest
 import torch
 from torch import nn
@@ -230,6 +232,23 @@ def test_half_storage_is_offered_only_where_it_loses_nothing():
     assert not lean_linear._fits_half(weight)
     assert lean_linear._fits_half(weight.bfloat16().float())
     assert lean_linear._fits_half(weight.half().float() * 2.0**-40)
+
+
+@pytest.mark.skipif(torch.backends.quantized.engine not in ("x86", "fbgemm"), reason="needs FBGEMM")
+def test_weights_too_large_for_a_cache_are_read_at_half_size(monkeypatch):
+    monkeypatch.setattr(lean_linear, "_WORKING_SET_BYTES", 0)
+    monkeypatch.setattr(lean_linear, "_plans", {})
+    monkeypatch.setattr(lean_linear, "_cached", weakref.WeakKeyDictionary())
+    model = make("llama").to(torch.bfloat16).float()
+    ids = text(40)
+    wanted, _ = reference(model, ids)
+    lean = LeanTarget(model, ())
+    assert set(lean_linear._plans.values()) == {("half",) * len(WIDTHS)}
+    cache = lean.new_cache(40)
+    for start in range(0, 40, 8):
+        close(
+            lean.forward(ids[:, start : start + 8], cache, 8, False)[0], wanted[start : start + 8]
+        )
 
 
 def test_a_busy_machine_keeps_the_default_formulation(monkeypatch):
