@@ -7,10 +7,9 @@ Shapes: n rows, I input features, O output features.
 
 from __future__ import annotations
 
-import math
 import time
 import weakref
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from concurrent.futures import ThreadPoolExecutor
 from typing import Any
 
@@ -18,12 +17,11 @@ import torch
 from torch import nn
 from torch.nn import functional as F
 
-Product = Callable[[torch.Tensor], torch.Tensor]  # [n, I] -> [n, O]
+from dflash.lean_products import MAKERS, Product, int8_product, kinds_for
 
 WIDTHS = (1, 2, 4, 8, 16)  # row counts that are measured; others use the next larger one
 MAX_NARROW = WIDTHS[-1]
 _REPEATS = 3
-_BITS_BEYOND_HALF = 0x1FFF  # float32 has 13 more mantissa bits than float16
 _MIN_GAIN = 0.1  # another formulation must beat the plain one by this much: timings are noisy
 _MIN_INT8_SIZE = 2**22  # weights of a head worth approximating when drafting
 _BUDGET_S = 1.0  # at most this long per set of new shapes
@@ -40,7 +38,7 @@ class LeanLinear:
 
     def __init__(self, layers: Sequence[nn.Linear], *, adopt: bool) -> None:
         self.weight, self.bias = _fused(layers, adopt=adopt)  # [O, I], [O] or None
-        self.kinds = _kinds_for(self.weight)
+        self.kinds = kinds_for(self.weight)
         self._made: dict[str, Product] = {}
         self._by_width: list[Product] = [self.product("rows")] * (MAX_NARROW + 1)
 
@@ -57,7 +55,7 @@ class LeanLinear:
     def product(self, kind: str) -> Product:
         """The product in one formulation; its packed weights are made on first use."""
         if kind not in self._made:
-            self._made[kind] = _MAKERS[kind](self.weight, self.bias)
+            self._made[kind] = MAKERS[kind](self.weight, self.bias)
         return self._made[kind]
 
     def probe(self, kind: str) -> Product:
@@ -65,15 +63,14 @@ class LeanLinear:
         if self.weight.shape[0] <= _MAX_PROBE_ROWS:
             return self.product(kind)
         bias = None if self.bias is None else self.bias[:_MAX_PROBE_ROWS]
-        return _MAKERS[kind](self.weight[:_MAX_PROBE_ROWS], bias)
+        return MAKERS[kind](self.weight[:_MAX_PROBE_ROWS], bias)
 
-    def apply_plan(self) -> None:
-        """Use the measured plan and free the packed weights it does not need."""
-        plan = _plans[self.plan_key]
-        self._made = {kind: made for kind, made in self._made.items() if kind in plan}
+    def apply(self, kinds: tuple[str, ...]) -> None:
+        """Use one formulation per entry of WIDTHS and free the packed weights of the others."""
+        self._made = {kind: made for kind, made in self._made.items() if kind in kinds}
         for n in range(1, MAX_NARROW + 1):
             width = next(i for i, w in enumerate(WIDTHS) if n <= w)
-            self._by_width[n] = self.product(plan[width])
+            self._by_width[n] = self.product(kinds[width])
 
     def __call__(self, x: torch.Tensor) -> torch.Tensor:  # [n, I] -> [n, O]
         n = x.shape[0]
@@ -122,7 +119,7 @@ def drafting_product(layer: nn.Linear) -> LeanLinear | Product:
     kept = _int8_cached.get(layer)
     if kept is None or kept[0] != _fingerprint((layer,)):
         with torch.inference_mode(False), torch.no_grad():
-            kept = _int8_cached[layer] = (_fingerprint((layer,)), _int8(weight))
+            kept = _int8_cached[layer] = (_fingerprint((layer,)), int8_product(weight))
     return kept[1]
 
 
@@ -139,8 +136,9 @@ def plan(linears: Sequence[LeanLinear]) -> None:
         with torch.inference_mode():
             _measure(sample)
     # Packing runs on one thread each; the head comes last and takes longest, so it starts first.
+    chosen = [_plans[linear.plan_key] for linear in linears]
     with ThreadPoolExecutor(torch.get_num_threads()) as pool:
-        list(pool.map(LeanLinear.apply_plan, reversed(linears)))
+        list(pool.map(LeanLinear.apply, reversed(linears), reversed(chosen)))
 
 
 def _sample(linears: Sequence[LeanLinear]) -> list[LeanLinear]:
@@ -184,7 +182,7 @@ def _times(
     inputs = {k: torch.randn(width, k, dtype=dtype) for k in {s.weight.shape[1] for s in sample}}
     products = [
         (i, kind, s.probe(kind), inputs[s.weight.shape[1]])
-        for kind in _MAKERS
+        for kind in MAKERS
         for i, s in enumerate(sample)
         if kind in s.kinds
     ]
@@ -222,86 +220,3 @@ def _fused(layers: Sequence[nn.Linear], *, adopt: bool) -> tuple[torch.Tensor, t
             layer.weight.data = own
     bias = torch.cat([layer.bias.detach() for layer in layers]) if has_bias else None
     return weight, bias
-
-
-def _kinds_for(weight: torch.Tensor) -> tuple[str, ...]:
-    """The formulations that give this weight's product to within float32 rounding."""
-    if weight.dtype != torch.float32:
-        return ("rows", "columns")
-    kinds = ["rows", "columns"]
-    if torch.backends.mkldnn.is_available():
-        kinds.append("onednn")
-    if torch.backends.quantized.engine in ("x86", "fbgemm") and _fits_half(weight):
-        kinds.append("half")
-    return tuple(kinds)
-
-
-def _fits_half(weight: torch.Tensor) -> bool:
-    """Whether scaled float16 storage keeps every mantissa bit of a float32 weight.
-
-    True for weights that were bfloat16 or float16 on disk.
-    """
-    bits = weight.view(torch.int32).split(4096)  # in parts: a whole head would double the memory
-    return not any(bool((part & _BITS_BEYOND_HALF).any()) for part in bits)
-
-
-def _half_scale(weight: torch.Tensor) -> float:
-    """The power of two that brings the largest weight to the top of float16's range; what is
-    then too small for it is 2^-38 of the largest, far below float32 rounding."""
-    low, high = torch.aminmax(weight)
-    return 2.0 ** (14 - math.frexp(max(-float(low), float(high)))[1])
-
-
-def _rows(weight: torch.Tensor, bias: torch.Tensor | None) -> Product:
-    linear = F.linear
-    return lambda x: linear(x, weight, bias)
-
-
-def _columns(weight: torch.Tensor, bias: torch.Tensor | None) -> Product:
-    mm = torch.mm
-    if bias is None:
-        return lambda x: mm(weight, x.t()).t().contiguous()
-    return lambda x: mm(weight, x.t()).t() + bias
-
-
-def _onednn(weight: torch.Tensor, bias: torch.Tensor | None) -> Product:
-    packed = torch.ops.mkldnn._reorder_linear_weight(weight, MAX_NARROW)
-    linear = torch.ops.mkldnn._linear_pointwise.default
-    return lambda x: linear(x, packed, bias, "none", [], "")
-
-
-def _half(weight: torch.Tensor, bias: torch.Tensor | None) -> Product:
-    # float16 storage, float32 arithmetic: half the bytes to read per step.
-    scale = _half_scale(weight)
-    packed = torch.ops.quantized.linear_prepack_fp16(weight * scale, bias)
-    linear = torch.ops.quantized.linear_dynamic_fp16.default
-    unscale = 1 / scale
-    return lambda x: linear(x * unscale, packed)
-
-
-def _int8(weight: torch.Tensor) -> Product:
-    scales = weight.abs().amax(1).div_(127).clamp_min_(torch.finfo(torch.float32).tiny)
-    rounded = torch.cat([
-        part.div(scale[:, None]).round_().to(torch.int8)
-        for part, scale in zip(weight.split(4096), scales.split(4096), strict=True)
-    ])  # fmt: skip
-    packed = torch.ops.onednn.qlinear_prepack(rounded, None)
-    zeros = torch.zeros(len(scales), dtype=torch.int64)
-    linear = torch.ops.onednn.qlinear_pointwise.default
-
-    def product(x: torch.Tensor) -> torch.Tensor:
-        step = max(float(x.abs().max()) / 127, 1e-30)
-        levels = x.mul(1 / step).round_().add_(128).to(torch.uint8)
-        return linear(
-            levels, step, 128, packed, scales, zeros, None, 1.0, 0, torch.float32, "none", [], ""
-        )
-
-    return product
-
-
-_MAKERS: dict[str, Callable[[torch.Tensor, torch.Tensor | None], Product]] = {
-    "rows": _rows,
-    "columns": _columns,
-    "onednn": _onednn,
-    "half": _half,
-}

@@ -7,7 +7,7 @@ import torch
 from torch import nn
 from transformers import DynamicCache, LlamaConfig, LlamaForCausalLM, Qwen3Config, Qwen3ForCausalLM
 
-from dflash import lean_linear
+from dflash import lean_linear, lean_products
 from dflash.drafts import ModuleDraft
 from dflash.lean import LeanDraft, LeanTarget
 from dflash.lean_linear import WIDTHS, LeanLinear
@@ -229,9 +229,9 @@ def test_every_formulation_is_the_same_product(width, has_bias):
 
 def test_half_storage_is_offered_only_where_it_loses_nothing():
     weight = torch.randn(64, 64)
-    assert not lean_linear._fits_half(weight)
-    assert lean_linear._fits_half(weight.bfloat16().float())
-    assert lean_linear._fits_half(weight.half().float() * 2.0**-40)
+    assert not lean_products.fits_half(weight)
+    assert lean_products.fits_half(weight.bfloat16().float())
+    assert lean_products.fits_half(weight.half().float() * 2.0**-40)
 
 
 @pytest.mark.skipif(torch.backends.quantized.engine not in ("x86", "fbgemm"), reason="needs FBGEMM")
