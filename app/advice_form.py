@@ -14,10 +14,11 @@ from pathlib import Path
 from typing import Any, get_args
 
 from advisor import cli_recommend
+from advisor.answer import recommend_for
 from advisor.cli_check import parse_settings
 from advisor.gather import Request
 from advisor.rules import Settings
-from advisor.schema import ENGINES, TASKS, Mode, Policy
+from advisor.schema import ENGINES, TASKS, Mode, Policy, Recommendation
 from dflash.errors import DFlashError
 
 _MAX_PASTED_BYTES = 2_000_000
@@ -71,6 +72,12 @@ class AdviceForm:
     def with_policy(self, policy: Policy) -> AdviceForm:
         """The same form under another policy."""
         return replace(self, policy=policy)
+
+
+def ask(form: AdviceForm) -> Recommendation:
+    """The advisor's answer to a form. Raises ``DFlashError`` children."""
+    with form.request() as request:
+        return recommend_for(request)
 
 
 @contextlib.contextmanager

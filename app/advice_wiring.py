@@ -11,16 +11,19 @@ from typing import Any
 import gradio as gr
 
 from advisor import exports
-from advisor.answer import recommend_for
 from advisor.catalog import load_hardware
 from advisor.exports import yaml_file
 from advisor.schema import Recommendation
 from app import advice_view, wiring
-from app.advice_form import AdviceForm
+from app.advice_beside import advice_for
+from app.advice_form import AdviceForm, ask
 from app.charts import chart_table
 from app.charts_advice import speedup_curve
+from app.form import OWN_PAIR
 from app.runs import read_limited
+from app.session import EnginePool, PairChoice
 from app.tabs.advisor import Advisor
+from app.tabs.playground import Playground
 from dflash.device import detect
 from dflash.errors import DFlashError
 
@@ -29,12 +32,6 @@ _PRIVATE: dict[str, Any] = {
     "show_progress": "hidden",
     "queue": False,  # advice never waits behind a generation
 }
-
-
-def ask(form: AdviceForm) -> Recommendation:
-    """The advisor's answer to a form. Raises ``DFlashError`` children."""
-    with form.request() as request:
-        return recommend_for(request)
 
 
 def wire_advisor(tab: Advisor, block: gr.Slider, tabs: gr.Tabs) -> None:
@@ -80,6 +77,29 @@ def wire_advisor(tab: Advisor, block: gr.Slider, tabs: gr.Tabs) -> None:
         **_PRIVATE,
     )  # fmt: skip
     tab.use.click(on_use, tab.answer, [block, tabs], **_PRIVATE)
+
+
+def wire_beside(demo: gr.Blocks, page: Playground, pool: EnginePool) -> None:
+    """Keep the advice beside the playground's slider true to the pair and the prompt as typed."""
+    inputs = [page.pair, page.target, page.draft, page.prompt]
+
+    def on_change(pair_id: str, target: str, draft: str, prompt: str) -> str:
+        choice = PairChoice(pair_id, *((target, draft) if pair_id == OWN_PAIR else ()))
+        try:
+            return advice_view.advice_line(advice_for(pool, choice, prompt))
+        except DFlashError as error:
+            return f'<p class="advice">No advice: {escape(str(error))}</p>'
+
+    def on_use(pair_id: str, target: str, draft: str, prompt: str) -> Any:
+        choice = PairChoice(pair_id, *((target, draft) if pair_id == OWN_PAIR else ()))
+        value = _guarded(lambda: advice_for(pool, choice, prompt).knobs["block_size"].value)
+        return gr.skip() if value is None else gr.update(value=value)
+
+    gr.on(
+        [demo.load, page.pair.change, page.prompt.change, page.draft.change, page.run.click],
+        on_change, inputs, page.advice, trigger_mode="always_last", **_PRIVATE,
+    )  # fmt: skip
+    page.use_advice.click(on_use, inputs, page.block, **_PRIVATE)
 
 
 def advice_outputs(answer: Recommendation, export_to: str, compared: str = "") -> list[Any]:

@@ -17,8 +17,7 @@ from advisor.cli_recommend import as_json
 from advisor.exports import yaml_file
 from advisor.schema import ENGINES
 from app import wiring
-from app.advice_form import AdviceForm, is_pasted, named_files, one_of, settings_from
-from app.advice_wiring import ask
+from app.advice_form import AdviceForm, ask, is_pasted, named_files, one_of, settings_from
 from dflash.errors import DFlashError
 
 

@@ -8,7 +8,7 @@ from pathlib import Path
 import gradio as gr
 
 from app import wiring
-from app.advice_wiring import wire_advisor
+from app.advice_wiring import wire_advisor, wire_beside
 from app.api import add_endpoints
 from app.handlers import PlaygroundHandlers
 from app.open_pair import open_pair
@@ -48,6 +48,7 @@ def build_demo(opener: Callable[[PairChoice, Report], Engine] = open_pair) -> gr
                 formula = build_learn()
         wire_playground(demo, playground, formula, handlers)
         wire_advisor(advisor, playground.block, tabs)
+        wire_beside(demo, playground, pool)
         add_endpoints()
         demo.load(None, js=_SHORTCUTS, api_visibility="private")
         _forget_closed_windows(demo, sessions)

@@ -36,6 +36,7 @@ class Playground:
     top_p: gr.Number
     thinking: gr.Checkbox
     advice: gr.HTML
+    use_advice: gr.Button
     run: gr.Button
     stop: gr.Button
     status: gr.HTML
@@ -206,7 +207,9 @@ def _settings() -> dict[str, Any]:
         info=f"1 = one token at a time; this draft was trained for {trained}",
         elem_id="block",
     )
-    advice = gr.HTML(elem_id="advice", apply_default_css=False)
+    with gr.Row(elem_id="advice-row"):
+        advice = gr.HTML(elem_id="advice", apply_default_css=False, min_width=220)
+        use_advice = gr.Button("Use it", size="sm", scale=0, min_width=80, elem_id="use-advice")
     with gr.Row():
         max_new_tokens = gr.Number(128, label="Max tokens", precision=0, minimum=1, min_width=80)
         temperature = gr.Number(0.0, label="Temperature", minimum=0, step=0.1, min_width=80)
@@ -218,6 +221,7 @@ def _settings() -> dict[str, Any]:
     return {
         "block": block,
         "advice": advice,
+        "use_advice": use_advice,
         "max_new_tokens": max_new_tokens,
         "temperature": temperature,
         "seed": seed,

@@ -3,15 +3,18 @@
 from __future__ import annotations
 
 import json
+from pathlib import Path
 
 import pytest
 
 from advisor.exports import yaml_file
 from app import advice_view
-from app.advice_form import AdviceForm, settings_from
-from app.advice_wiring import advice_outputs, ask
+from app.advice_beside import advice_for, prompt_tokens
+from app.advice_form import AdviceForm, ask, settings_from
+from app.advice_wiring import advice_outputs
 from app.api import check, export, recommend
 from app.charts_advice import speedup_curve
+from app.session import PairChoice
 from dflash.errors import DFlashError
 
 Z_LAB = {
@@ -51,7 +54,7 @@ def test_a_pasted_config_is_read_like_a_file_and_is_gone_afterwards():
     assert list(answer.knobs["target_layer_ids"].value) == [1, 9, 17, 25, 33]
     assert not answer.knobs["mask_token_id"].tunable
     with pytest.raises(FileNotFoundError):
-        open(path).close()
+        Path(path).read_text()
 
 
 @pytest.mark.parametrize(
@@ -111,3 +114,20 @@ def test_settings_are_read_as_the_command_line_reads_them():
     assert settings.enable_thinking is True
     with pytest.raises(DFlashError):
         settings_from({"blocksize": 4})
+
+
+def test_advice_beside_the_controls_counts_the_prompt_with_the_pairs_own_tokenizer():
+    class Engine:
+        def encode(self, messages, **_):
+            return [0] * (7 + len(messages[0].content))
+
+    class Pool:
+        def __init__(self, engine):
+            self.peek = lambda choice: engine
+
+    choice = PairChoice("qwen3-8b")
+    assert prompt_tokens(Pool(Engine()), choice, "abc") == 10
+    assert prompt_tokens(Pool(None), choice, "abc") is None
+    line = advice_view.advice_line(advice_for(Pool(Engine()), choice, "abc"))
+    assert "Advised: <strong>16</strong>" in line
+    assert 'class="badge' in line
