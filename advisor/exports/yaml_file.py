@@ -2,6 +2,8 @@
 
 Holds the answer, what was asked, the evidence behind every number and the versions that made it.
 Read strictly: unknown keys, wrong types and foreign schema versions are refused in one sentence.
+The JSON that ``recommend --json`` prints is read as well, with or without what goes beyond the
+contract's keys.
 """
 
 from __future__ import annotations
@@ -11,23 +13,42 @@ import platform
 from functools import cache
 from importlib import metadata
 from pathlib import Path
-from typing import Any
+from typing import Annotated, Any
 
 import yaml
-from pydantic import ConfigDict, TypeAdapter, ValidationError, with_config
+from pydantic import ConfigDict, Field, TypeAdapter, ValidationError, with_config
 
 from advisor.schema import Recommendation
 from dflash.errors import DFlashError
-from dflash.strict_yaml import parse_yaml
+from dflash.strict_yaml import StrictModel, parse_yaml
 
 SCHEMA = "dflash-playground/recommendation"
 SCHEMA_VERSION = 1
 MAX_FILE_BYTES = 1_000_000
+_BEYOND_THE_CONTRACT = {
+    "headline": "",
+    "break_even_tau": {"value": None, "unit": "tokens/cycle", "source": "unknown", "basis": ""},
+}
 _VERSIONED = ("dflash-playground", "pydantic", "pyyaml", "transformers", "torch")
 
 
 class RecommendationFileError(DFlashError):
     """A recommendation file cannot be used."""
+
+
+class _Settings(StrictModel):
+    """The values that exporters compute with; whatever else a file holds is only shown."""
+
+    block_size: Annotated[int, Field(ge=1, le=4096)] | None
+    target_layer_ids: list[int] | None
+    sliding_window_size: Annotated[int, Field(ge=1)] | None
+    mask_token_id: int | None
+    temperature: Annotated[float, Field(ge=0, le=100)] | None
+    concurrency: Annotated[int, Field(ge=1)] | None
+    max_new_tokens: Annotated[int, Field(ge=1)] | None
+
+
+_USED_INPUTS = ("temperature", "concurrency", "max_new_tokens")
 
 
 class _Dumper(yaml.SafeDumper):
@@ -51,13 +72,15 @@ def dump(recommendation: Recommendation) -> str:
 def load(path: Path) -> Recommendation:
     """Read a file. Raises ``RecommendationFileError`` or ``PresetError``, one sentence each."""
     try:
-        if not path.is_file():
+        if not (path.is_file() or path.is_fifo()):
             raise RecommendationFileError(
                 f"{path} is not a file.", "Write one with recommend --output FILE.yaml."
             )
-        if path.stat().st_size > MAX_FILE_BYTES:
+        with path.open("rb") as file:
+            data = file.read(MAX_FILE_BYTES + 1)
+        if len(data) > MAX_FILE_BYTES:
             raise RecommendationFileError(f"{path} is larger than {MAX_FILE_BYTES} bytes.")
-        text = path.read_text(encoding="utf-8-sig")
+        text = data.decode("utf-8-sig")
     except (OSError, UnicodeDecodeError) as error:
         raise RecommendationFileError(f"{path} cannot be read: {error}.") from error
     return parse(text, name=str(path))
@@ -65,7 +88,28 @@ def load(path: Path) -> Recommendation:
 
 def parse(text: str, *, name: str) -> Recommendation:
     """Read the text of a file. ``name`` is what errors call it."""
-    document = parse_yaml(text, name=name)
+    fields = _fields(parse_yaml(text, name=name), name)
+    try:
+        recommendation = _adapter().validate_python(fields)
+        _Settings.model_validate(
+            {
+                **{key: knob.value for key, knob in recommendation.knobs.items()},
+                **{key: recommendation.inputs.get(key) for key in _USED_INPUTS},
+            }
+        )
+    except ValidationError as error:
+        fault = error.errors(include_url=False)[0]
+        place = ".".join(str(part) for part in fault["loc"]) or "the recommendation"
+        raise RecommendationFileError(f"{name}: {place}: {fault['msg']}.") from error
+    except RecursionError as error:
+        raise RecommendationFileError(f"{name} is nested too deeply.") from error
+    return recommendation
+
+
+def _fields(document: Any, name: str) -> Any:
+    """The recommendation's own fields: of a file of ours, or of the JSON that was printed."""
+    if isinstance(document, dict) and {"mode", "verdict", "knobs"} <= document.keys():
+        return {**_BEYOND_THE_CONTRACT, **document}
     if not isinstance(document, dict) or document.get("schema") != SCHEMA:
         raise RecommendationFileError(
             f"{name} is not a recommendation file.", f"It should say 'schema: {SCHEMA}'."
@@ -75,14 +119,7 @@ def parse(text: str, *, name: str) -> Recommendation:
             f"{name} has schema version {str(document.get('schema_version'))[:20]}; this reads "
             f"version {SCHEMA_VERSION}."
         )
-    try:
-        return _adapter().validate_python(document.get("recommendation"))
-    except ValidationError as error:
-        fault = error.errors(include_url=False)[0]
-        place = ".".join(str(part) for part in fault["loc"]) or "the recommendation"
-        raise RecommendationFileError(f"{name}: {place}: {fault['msg']}.") from error
-    except RecursionError as error:
-        raise RecommendationFileError(f"{name} is nested too deeply.") from error
+    return document.get("recommendation")
 
 
 @cache

@@ -111,6 +111,15 @@ def test_a_saved_recommendation_reopens_to_the_same_state(capsys, tmp_path):
     assert capsys.readouterr().out == path.read_text()
 
 
+def test_the_printed_json_is_exported_as_well(capsys, tmp_path):
+    found = recommend(capsys, "--draft", "qwen3-8b")
+    contract = ("mode", "verdict", "knobs", "estimate", "alternatives", "findings", "exports")
+    for kept in (found, {key: found[key] for key in contract}):
+        (tmp_path / "rec.json").write_text(json.dumps(kept))
+        assert main(["export", "--from", str(tmp_path / "rec.json"), "--to", "vllm"]) == 0
+        assert '"num_speculative_tokens": 15' in capsys.readouterr().out
+
+
 def test_export_prints_the_command_and_json_on_request(capsys, tmp_path):
     path = tmp_path / "rec.yaml"
     recommend(capsys, "--draft", "qwen3-8b", "--output", path)

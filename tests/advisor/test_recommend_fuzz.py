@@ -12,6 +12,7 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from advisor.__main__ import main
+from advisor.exports import FORMATS
 
 NUMBERS = st.one_of(
     st.integers(-5, 64),
@@ -104,6 +105,23 @@ def test_any_option_value_is_used_or_refused_in_one_line(capsys, option, value):
     found = answer(capsys, f"{option}={value}")
     if found is not None:
         check_invariants(found)
+
+
+@SETTINGS
+@given(data=st.data(), place=st.sampled_from(["", "knobs", "estimate", "inputs", "knobs.block_size", "knobs.target_layer_ids"]), junk=JUNK)  # fmt: skip
+def test_any_recommendation_file_is_exported_or_refused(tmp_path, capsys, data, place, junk):
+    assert main(["recommend", "--json", "--draft", "qwen3-8b", "--prompt-tokens", "9000"]) == 0
+    document = json.loads(capsys.readouterr().out)
+    inner = document
+    for step in filter(None, place.split(".")):
+        inner = inner[step]
+    inner[data.draw(st.sampled_from([*inner, "surprise"]))] = junk
+    path = tmp_path / "rec.yaml"
+    path.write_text(json.dumps(document))
+    code = main(["export", "--from", str(path), "--to", data.draw(st.sampled_from(FORMATS))])
+    out, err = capsys.readouterr()
+    assert code in (0, 2)
+    assert (out == "", len(err.strip().splitlines())) == (code == 2, 1 if code == 2 else 0)
 
 
 def check_invariants(found: dict[str, Any]) -> None:
