@@ -29,8 +29,9 @@ from advisor.schema import ENGINES
 from advisor.tokenizer import read_tokenizer
 from dflash.errors import CheckpointError, DFlashError
 
+PARTS = range(10)  # of 1,000 each: hypothesis remembers every example of a run
 SLOW = settings(
-    max_examples=10_000, deadline=None, suppress_health_check=list(HealthCheck), database=None
+    max_examples=1_000, deadline=None, suppress_health_check=list(HealthCheck), database=None
 )
 QUICK = settings(max_examples=150, deadline=None, suppress_health_check=list(HealthCheck))
 
@@ -62,14 +63,24 @@ SCALARS = (
     | WORDS
     | st.text(max_size=8)
 )
+
+
+def nested(depth: int) -> Any:
+    """Lists and objects inside one another, as deep as a JSON reader would still follow."""
+    value: Any = 1
+    for level in range(depth):
+        value = [value] if level % 2 else {"text_config": value}
+    return value
+
+
 TREES = st.recursive(
     SCALARS,
     lambda inner: (
         st.lists(inner, max_size=6)
         | st.dictionaries(st.sampled_from(KEYS) | st.text(max_size=6), inner, max_size=6)
     ),
-    max_leaves=25,
-)
+    max_leaves=6,
+) | st.integers(2, 300).map(nested)
 
 
 @st.composite
@@ -88,7 +99,7 @@ def mutated(draw: st.DrawFn) -> dict[str, Any]:
     return config
 
 
-CONFIGS = mutated() | st.dictionaries(st.sampled_from(KEYS), TREES, max_size=12)
+CONFIGS = mutated() | st.dictionaries(st.sampled_from(KEYS), TREES, max_size=6)
 SHAPES = st.none() | st.dictionaries(
     st.sampled_from(["fc.weight", "layers.0.self_attn.q_proj.weight", "lm_head.weight",
                      "model.embed_tokens.weight", "layers.99999.norm.weight", "x"]),
@@ -151,10 +162,11 @@ def test_no_config_brings_a_traceback(
 
 
 @pytest.mark.slow
+@pytest.mark.parametrize("part", PARTS)
 @SLOW
 @ANY_CASE
 def test_ten_thousand_configs_bring_no_traceback(
-    draft, target, tokenizer, chosen, engine, prompt, new, shapes
+    part, draft, target, tokenizer, chosen, engine, prompt, new, shapes
 ):
     judge(draft, target, tokenizer, chosen, engine, prompt, new, shapes)
 
@@ -211,7 +223,8 @@ def test_no_damaged_weights_file_brings_a_traceback(tmp_path, edits, keep, noise
 
 
 @pytest.mark.slow
+@pytest.mark.parametrize("part", PARTS)
 @SLOW
 @DAMAGE
-def test_ten_thousand_damaged_weights_files_bring_no_traceback(tmp_path, edits, keep, noise):
+def test_ten_thousand_damaged_weights_files_bring_no_traceback(part, tmp_path, edits, keep, noise):
     read_damaged(tmp_path, edits, keep, noise)
