@@ -11,7 +11,7 @@ import importlib
 import json
 import re
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
@@ -50,29 +50,23 @@ class _Files:
 def load_draft(text: str) -> DraftReading:
     """Read the draft a user named. Raises ``CheckpointError`` when nothing usable is there."""
     path = _existing(text)
-    if path is None:
-        pairs = pairs_with_draft(text)
-        path = _embedded(pairs[0].draft.path) if pairs else _from_hub(text)
-    if path is None:
+    pairs = pairs_with_draft(text) if path is None else ()
+    path = path or next((_embedded(pair.draft.path) for pair in pairs[:1]), None)
+    if path is None and pairs:
         return DraftReading(draft_from_facts(pairs[0]))
-    files = _read_path(path, draft=True)
-    return read_draft(
-        files.raw, name=files.name or _hub_name(text), tensor_shapes=files.tensor_shapes
-    )
+    files = _from_hub(text) if path is None else _read_path(path, draft=True)
+    return read_draft(files.raw, name=files.name, tensor_shapes=files.tensor_shapes)
 
 
 def load_target(text: str) -> TargetReading:
     """Read the target a user named. Raises ``CheckpointError`` when nothing usable is there."""
     path = _existing(text)
-    if path is None:
-        pairs = pairs_with_target(text)
-        path = _embedded(pairs[0].target.path) if pairs else _from_hub(text)
-    if path is None:
+    pairs = pairs_with_target(text) if path is None else ()
+    path = path or next((_embedded(pair.target.path) for pair in pairs[:1]), None)
+    if path is None and pairs:
         return TargetReading(target_from_facts(pairs[0]))
-    files = _read_path(path, draft=False)
-    return read_target(
-        files.raw, name=files.name or _hub_name(text), tensor_shapes=files.tensor_shapes
-    )
+    files = _from_hub(text) if path is None else _read_path(path, draft=False)
+    return read_target(files.raw, name=files.name, tensor_shapes=files.tensor_shapes)
 
 
 def load_tokenizer(text: str) -> TokenizerReading:
@@ -212,18 +206,18 @@ def _tokenizer_folder(folder: Path) -> TokenizerReading:
     return read_tokenizer(*files)
 
 
-def _hub_name(text: str) -> str | None:
-    return text if _HUB_ID.fullmatch(text) and _existing(text) is None else None
-
-
-def _from_hub(text: str) -> Path:
-    """Fetch a hub id's config.json; only an id that is no path and not in the catalogue."""
+def _from_hub(text: str) -> _Files:
+    """Read a hub id's config.json; only an id that is no path and not in the catalogue."""
     if not _HUB_ID.fullmatch(text) or text.endswith((".json", ".gguf", ".safetensors")):
         raise CheckpointError(
             f"there is no file, folder or catalogue id {_quoted(text)}.{_near(text)}"
         )
     # The hub client takes a third of a second to import, so only a hub id pays for it.
-    return importlib.import_module("advisor.hub").fetch_config(text)
+    hub = importlib.import_module("advisor.hub")
+    cached = hub.cached_config(text)
+    if cached is not None:
+        return replace(_read_path(cached, draft=True), name=text)
+    return _Files(parse_config(hub.fetch_config(text), _quoted(text)), None, text)
 
 
 def _near(text: str) -> str:

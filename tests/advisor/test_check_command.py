@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
+import io
 import json
 import os
 import subprocess
 import sys
 import time
+from http.client import HTTPException
 from pathlib import Path
+from urllib.error import URLError
 
 import pytest
 from doctor_configs import (
@@ -23,6 +26,7 @@ from doctor_configs import (
     zlab_4b,
 )
 
+from advisor import hub
 from advisor.__main__ import main
 from advisor.check import check, check_values
 from advisor.cli_check import SettingError, parse_settings
@@ -318,10 +322,28 @@ def test_pasted_configs_are_judged_like_files(tmp_path):
     assert pasted.as_json() == from_files.as_json()
 
 
-def test_an_unreachable_hub_id_gives_exit_2_and_one_line(monkeypatch, capsys):
-    monkeypatch.setenv("HF_HUB_OFFLINE", "1")
-    code, out, err = outcome(capsys, "--draft", "nobody/no-such-draft-anywhere")
-    assert code == 2 and out == "" and err.count("\n") == 1
+def test_a_hub_id_is_read_from_the_hub_or_gives_exit_2_and_one_line(monkeypatch, capsys):
+    monkeypatch.setattr(hub, "HF_HUB_OFFLINE", False)
+
+    def answers(data: bytes | Exception):
+        def urlopen(url, timeout):
+            assert url.startswith("https://") and url.endswith("/config.json") and timeout < 10
+            if isinstance(data, Exception):
+                raise data
+            return io.BytesIO(data)
+
+        monkeypatch.setattr(hub.urllib.request, "urlopen", urlopen)
+        return outcome(capsys, "--draft", "nobody/no-such-draft-anywhere", "--json")
+
+    code, out, err = answers(json.dumps(zlab_4b()).encode())
+    assert (code, err) == (0, "")
+    assert json.loads(out)["draft"]["name"] == "nobody/no-such-draft-anywhere"
+    for failure in (URLError("no route"), TimeoutError(), HTTPException(), b"<html>", b""):
+        code, out, err = answers(failure)
+        assert code == 2 and out == "" and err.count("\n") == 1
+    monkeypatch.setattr(hub, "HF_HUB_OFFLINE", True)
+    code, _, err = answers(b"{}")
+    assert code == 2 and "switched off" in err
 
 
 def test_the_rule_list_in_docs_is_fresh():
