@@ -14,7 +14,9 @@ from app.handlers import PlaygroundHandlers
 from app.open_pair import open_pair
 from app.playground_wiring import wire_playground
 from app.session import EnginePool, PairChoice, Report, Sessions
+from app.sweep_wiring import wire_benchmark
 from app.tabs.advisor import build_advisor
+from app.tabs.benchmark import build_benchmark
 from app.tabs.learn import build_learn
 from app.tabs.playground import build_playground
 from dflash.device import detect
@@ -44,11 +46,14 @@ def build_demo(opener: Callable[[PairChoice, Report], Engine] = open_pair) -> gr
                 playground = build_playground()
             with gr.Tab("Advisor", id="advisor-tab"):
                 advisor = build_advisor()
+            with gr.Tab("Benchmark", id="benchmark-tab"):
+                benchmark = build_benchmark()
             with gr.Tab("Learn", id="learn"):
                 formula = build_learn()
         wire_playground(demo, playground, formula, handlers)
         wire_advisor(advisor, playground.block, tabs)
         wire_beside(demo, playground, pool)
+        wire_benchmark(benchmark, pool, sessions)
         add_endpoints()
         demo.load(None, js=_SHORTCUTS, api_visibility="private")
         _forget_closed_windows(demo, sessions)
