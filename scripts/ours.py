@@ -18,12 +18,14 @@ from dflash.schema import Message, Request, SamplingParams, Trace
 from dflash.stops import stop_token_ids
 
 
-def parser(description: str, env_dir: Path) -> argparse.ArgumentParser:
+def parser(
+    description: str, env_dir: Path, *, dataset_required: bool = True
+) -> argparse.ArgumentParser:
     """The flags that every comparison has."""
     root = argparse.ArgumentParser(description=description)
     root.add_argument("--model", default="demo", help="a pair id, a hub id or a folder")
     root.add_argument("--draft-model", help="a hub id or a folder; not needed for a pair id")
-    root.add_argument("--dataset", required=True, metavar="NAME|FILE.jsonl")
+    root.add_argument("--dataset", required=dataset_required, metavar="NAME|FILE.jsonl")
     root.add_argument("--limit", type=positive, default=24)
     root.add_argument("--block-size", type=positive, help="default: the trained one")
     root.add_argument("--max-new-tokens", type=positive, default=128)

@@ -17,8 +17,9 @@ from dflash import measurements
 from dflash.benchmark import report
 from dflash.benchmark.calibration import run_calibration
 from dflash.benchmark.foretold import foretold
+from dflash.benchmark.load_command import run_load
 from dflash.benchmark.lossless import find_differences
-from dflash.benchmark.options import BACKENDS, sampling_of
+from dflash.benchmark.options import BACKENDS, SERVERS, sampling_of
 from dflash.benchmark.prompts import Prompt, load_prompts
 from dflash.benchmark.provenance import collect, with_conditions
 from dflash.benchmark.report import Result
@@ -35,6 +36,10 @@ def run(args: argparse.Namespace, command: str) -> Result:
     if args.dataset is None and not args.calibrate:
         raise PromptError("no prompts were named.", "Give --dataset NAME or --dataset FILE.jsonl.")
     prompts = load_prompts(args.dataset, limit=args.limit) if args.dataset else []
+    if args.backend in SERVERS:
+        return run_load(args, prompts, command)
+    if args.model is None:
+        raise PromptError("no model was named.", "Give --model with a pair id, such as demo.")
     subject = open_subject(
         BACKENDS[args.backend],
         args.model,

@@ -12,6 +12,7 @@ from dflash.schema import SamplingParams
 
 # What the guide calls the backend, and the engine that it means here.
 BACKENDS = {"transformers": "torch", "torch": "torch", "mlx": "mlx"}
+SERVERS = ("vllm", "sglang", "llamacpp")
 
 
 def parser() -> argparse.ArgumentParser:
@@ -22,6 +23,7 @@ def parser() -> argparse.ArgumentParser:
         "of per-prompt paired ratios, warm-up, alternating order, outputs checked for equality.",
     )
     _models(root)
+    _servers(root)
     _prompts(root)
     _measuring(root)
     _outputs(root)
@@ -45,11 +47,28 @@ def sampling_of(args: argparse.Namespace) -> SamplingParams:
 
 def _models(root: argparse.ArgumentParser) -> None:
     group = root.add_argument_group("models")
-    group.add_argument("--backend", choices=tuple(BACKENDS), default="transformers")
-    group.add_argument("--model", required=True, help="a pair id, a hub id or a folder")
+    group.add_argument("--backend", choices=(*BACKENDS, *SERVERS), default="transformers")
+    group.add_argument("--model", help="a pair id, a hub id, a folder, or a served model's name")
     group.add_argument("--draft-model", help="a hub id or a folder; not needed for a pair id")
     group.add_argument("--device", help="cpu, cuda or mps; default: the fastest here")
     group.add_argument("--threads", type=positive, help="CPU threads; default: torch's own choice")
+
+
+def _servers(root: argparse.ArgumentParser) -> None:
+    group = root.add_argument_group(f"servers (--backend {', '.join(SERVERS)})")
+    group.add_argument("--base-url", metavar="URL", help="the server that runs DFlash")
+    group.add_argument("--baseline-url", metavar="URL", help="the same target without a draft")
+    group.add_argument(
+        "--api-key-env", metavar="NAME", help="the environment variable that holds the key"
+    )
+    group.add_argument(
+        "--concurrency",
+        type=positive,
+        nargs="+",
+        default=[1, 4, 8, 16],
+        metavar="N",
+        help="clients at once, one or several (default: 1 4 8 16)",
+    )
 
 
 def _prompts(root: argparse.ArgumentParser) -> None:
