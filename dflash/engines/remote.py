@@ -10,6 +10,7 @@ import threading
 import time
 import uuid
 from collections.abc import Iterator
+from contextlib import closing
 from dataclasses import dataclass
 from typing import Any, Literal
 
@@ -70,6 +71,7 @@ class RemoteEngine:
         self._adapter = adapter
         self._ask_again = ask_again
         self._turn = threading.Lock() if one_at_a_time else None
+        self._reports_by_request = False  # once it has, its counters need not be read
         if baseline_url and baseline_api_key is None and same_origin(base_url, baseline_url):
             baseline_api_key = api_key
         keys: dict[Lane, tuple[str, str | None]] = {"dflash": (base_url, api_key)}
@@ -109,16 +111,20 @@ class RemoteEngine:
                 "Start the same target without speculation and give its URL.",
             )
         payload = self._adapter.payload(request, self._models[lane], salt=uuid.uuid4().hex)
-        before = self._counters(server) if lane == "dflash" else None
+        needs_counters = lane == "dflash" and not self._reports_by_request
+        before = self._counters(server) if needs_counters else None
         answer = Answer()
-        for arrival in server.stream(_CHAT_PATH, payload, turn=self._turn):
-            yield from answer.add(arrival.t_s, arrival.body)
+        with closing(server.stream(_CHAT_PATH, payload, turn=self._turn)) as arrivals:
+            for arrival in arrivals:
+                yield from answer.add(arrival.t_s, arrival.body)
         finished = answer.finished(server.url)
         if lane == "baseline":
             yield finished(None)
             return
         spec = self._adapter.parse_spec(answer.final)
-        if before is not None and (spec is None or spec.num_cycles is None):
+        if spec is not None and spec.num_cycles is not None:
+            self._reports_by_request = True
+        elif before is not None:
             spec = self._counted(server, before) or spec
         if spec is None and self._ask_again and request.sampling.temperature == 0:
             spec = self._asked_again(server, payload)

@@ -12,7 +12,7 @@ import queue
 import socket
 import threading
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Generator, Iterator
 from contextlib import suppress
 from dataclasses import dataclass
 from typing import Any
@@ -88,7 +88,7 @@ class ServerClient:
 
     def stream(
         self, path: str, payload: dict[str, Any], *, turn: threading.Lock | None = None
-    ) -> Iterator[Arrival]:
+    ) -> Generator[Arrival, None, None]:
         """Post and yield the events as they came in. Raises ``EngineError`` for every way it
         can fail. ``turn`` is held while the server is at work; it is waited for off the clock.
         """
