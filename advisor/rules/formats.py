@@ -6,6 +6,14 @@ from advisor.known import quantization_in, same_model
 from advisor.rules.case import QWEN3_CONFIG, Case, Fault, rule
 from advisor.values import shown
 
+# Families whose makers release (and whose drafts were trained on) a quantised checkpoint.
+_RELEASED_AS = (
+    ("gpt_oss", "mxfp4"),
+    ("kimi", "compressed-tensors"),
+    ("deepseek_v3", "compressed-tensors"),  # what Kimi's text model calls itself
+    ("deepseek_v3", "fp8"),
+    ("minimax_m2", "fp8"),
+)
 _ROTATED = ("quarot", "spinquant", "hadamard", "quip", "rotat")
 
 
@@ -53,7 +61,8 @@ def _published_quantized(case: Case) -> bool:
     """Whether this very target is what a published draft was made for (gpt-oss, Kimi, ...)."""
     if case.target is None:
         return False
-    if case.target.model_type == "gpt_oss" and target_quantization(case) == "mxfp4":
+    family, method = case.target.model_type or "", target_quantization(case)
+    if any(family.startswith(start) and method == native for start, native in _RELEASED_AS):
         return True
     return any(same_model(case.target.name, known) for known in case.expected_targets)
 

@@ -461,6 +461,16 @@ FINE = {
         | {"rope_scaling": YARN | {"factor": 4.0, "original_max_position_embeddings": 32768}},
         options={"prompt_tokens": 4000, "max_new_tokens": 90000},
     ),  # fmt: skip
+    "Kimi is published quantised": Broken(
+        "",
+        "",
+        "",
+        target={
+            "model_type": "kimi_k25",
+            "quantization_config": {"quant_method": "compressed-tensors"},
+            "text_config": target_4b() | {"model_type": "kimi_k2"},
+        },
+    ),  # fmt: skip
     "gpt-oss is published quantised": Broken(
         "",
         "",
