@@ -22,17 +22,17 @@ from torch.nn import functional as F
 from transformers import GenerationConfig, LlamaConfig, LlamaForCausalLM, PreTrainedTokenizerFast
 
 from dflash.train.corpus import KINDS, TRAINING_SEED_START, Task, draw_tasks, is_right
-from dflash.train.tokenizer import END, train_tokenizer
+from dflash.train.tokenizer import END, SPECIAL_TOKENS, train_tokenizer
 
 log = logging.getLogger(__name__)
 
+BEGIN_ID, END_ID, USER_ID, ASSISTANT_ID, PAD_ID = range(5)  # as SPECIAL_TOKENS has them
 _STATE_FILE = "training_state.pt"
 _MIX = {"chat": 2, "code": 3, "math": 5, "json": 3, "translate": 4, "edit": 4}  # tasks per share
-_SHARE_TASKS = 200  # tasks in one share of a chunk
 
 
 # Rows are padded to one of these: each shape costs a minute of compiling, and longer rows are rare.
-_WIDTHS = (128, 192, 288)
+_WIDTHS = (64, 128, 192, 288)
 _Row = tuple[list[int], list[int]]  # token ids of a prompt in its template and of its answer
 
 
@@ -58,7 +58,14 @@ class TargetRecipe:
     decay_share: float = 0.5
     eval_every: int = 500
     eval_num: int = 20
+    eval_seed: int = 0  # below TRAINING_SEED_START: prompts that no training saw
+    max_answer_tokens: int = 320
     save_every: int = 200
+    tokenizer_tasks: int = 3000  # of every kind
+    share_tasks: int = 200  # tasks in one share of a chunk
+    drill_steps: int = 300  # the first steps see nothing but short copying drills
+    drills_per_chunk: int = 400  # later ones a few longer drills in every chunk
+    compiled: bool = True  # where a C++ compiler is found; pays after a few minutes
     seed: int = 0
 
 
@@ -85,11 +92,11 @@ class _Run:
     losses: list[float] = field(default_factory=list)
 
 
-def pretrain(folder: Path, *, recipe: TargetRecipe, eval_seed: int = 0) -> list[Exactness]:
+def pretrain(folder: Path, *, recipe: TargetRecipe) -> list[Exactness]:
     """Train a target and write it to ``folder`` as an ordinary transformers folder, in bf16.
 
     A run that was killed goes on from its last state in ``folder``. Returns the final exactness on
-    held-out prompts drawn with ``eval_seed``.
+    held-out prompts.
     """
     folder.mkdir(parents=True, exist_ok=True)
     tokenizer = _tokenizer(folder, recipe)
@@ -97,16 +104,21 @@ def pretrain(folder: Path, *, recipe: TargetRecipe, eval_seed: int = 0) -> list[
     dtype = matmul_dtype()
     log.info("training %d parameters in %s", run.model.num_parameters(), dtype)
     while _progress(run, recipe) < 1:
-        for batch in _chunk_batches(tokenizer, recipe, run.chunk):
+        drilling = run.step < recipe.drill_steps
+        for batch in (
+            _drill_batches(recipe, run.chunk)
+            if drilling
+            else _chunk_batches(tokenizer, recipe, run.chunk)
+        ):
             _train_step(run, batch, recipe, dtype)
-            _report(run, recipe, folder, tokenizer, eval_seed)
+            _report(run, recipe, folder, tokenizer)
             if _progress(run, recipe) >= 1:
                 break
         run.chunk += 1
     save_target(run.model, tokenizer, folder)
     _save_state(run, folder)
     final = LlamaForCausalLM.from_pretrained(folder, dtype=torch.float32).eval()
-    results = measure_exactness(final, tokenizer, num=recipe.eval_num, seed=eval_seed)
+    results = measure_exactness(final, tokenizer, recipe)
     _write_report(run, recipe, results, folder)
     return results
 
@@ -126,8 +138,9 @@ def matmul_dtype() -> torch.dtype:
 
 def save_target(model: LlamaForCausalLM, tokenizer: PreTrainedTokenizerFast, folder: Path) -> None:
     """Write weights (bf16), configuration and tokenizer so that ``from_pretrained`` reads them."""
-    kept = LlamaForCausalLM(model.config).to(torch.bfloat16)
+    kept = LlamaForCausalLM(model.config)
     kept.load_state_dict(model.state_dict())
+    kept.bfloat16()
     kept.generation_config = GenerationConfig(
         bos_token_id=tokenizer.bos_token_id,
         eos_token_id=[tokenizer.eos_token_id],
@@ -140,24 +153,25 @@ def save_target(model: LlamaForCausalLM, tokenizer: PreTrainedTokenizerFast, fol
 
 @torch.no_grad()
 def measure_exactness(
-    model: LlamaForCausalLM, tokenizer: PreTrainedTokenizerFast, *, num: int, seed: int
+    model: LlamaForCausalLM, tokenizer: PreTrainedTokenizerFast, recipe: TargetRecipe
 ) -> list[Exactness]:
-    """Greedy answers to ``num`` held-out prompts of every kind, marked by the judge."""
+    """Greedy answers to ``recipe.eval_num`` held-out prompts of every kind, marked by the judge."""
     results = []
     for kind in KINDS:
-        tasks = draw_tasks(kind, num, seed)
-        texts = [
-            text
-            for at in range(0, num, 25)
-            for text in _answers(model, tokenizer, tasks[at : at + 25])
-        ]
+        tasks = draw_tasks(kind, recipe.eval_num, recipe.eval_seed)
+        texts: list[str] = []
+        for at in range(0, len(tasks), 25):
+            texts += _answers(model, tokenizer, tasks[at : at + 25], recipe.max_answer_tokens)
         right = sum(is_right(kind, task, text) for task, text in zip(tasks, texts, strict=True))
-        results.append(Exactness(kind, right, num))
+        results.append(Exactness(kind, right, len(tasks)))
     return results
 
 
 def _answers(
-    model: LlamaForCausalLM, tokenizer: PreTrainedTokenizerFast, tasks: list[Task]
+    model: LlamaForCausalLM,
+    tokenizer: PreTrainedTokenizerFast,
+    tasks: list[Task],
+    max_new_tokens: int,
 ) -> list[str]:
     prompts = [_encoded(tokenizer, task)[0] for task in tasks]
     width = max(map(len, prompts))
@@ -165,7 +179,7 @@ def _answers(
     ids = torch.tensor([[pad] * (width - len(prompt)) + prompt for prompt in prompts])
     mask = (ids != pad).long()
     out = model.generate(
-        ids, attention_mask=mask, max_new_tokens=320, do_sample=False, pad_token_id=pad
+        ids, attention_mask=mask, max_new_tokens=max_new_tokens, do_sample=False, pad_token_id=pad
     )
     return tokenizer.batch_decode(out[:, width:], skip_special_tokens=True)
 
@@ -173,7 +187,11 @@ def _answers(
 def _tokenizer(folder: Path, recipe: TargetRecipe) -> PreTrainedTokenizerFast:
     if (folder / "tokenizer.json").exists():
         return PreTrainedTokenizerFast.from_pretrained(folder)
-    tasks = [task for kind in KINDS for task in draw_tasks(kind, 3000, TRAINING_SEED_START)]
+    tasks = [
+        task
+        for kind in KINDS
+        for task in draw_tasks(kind, recipe.tokenizer_tasks, TRAINING_SEED_START)
+    ]
     texts = (text for task in tasks for text in (task.prompt, task.answer))
     return train_tokenizer(texts, folder, vocab_size=recipe.vocab_size)
 
@@ -191,9 +209,9 @@ def _new_model(recipe: TargetRecipe) -> LlamaForCausalLM:
         max_position_embeddings=recipe.context_length,
         rms_norm_eps=1e-5,
         tie_word_embeddings=True,
-        bos_token_id=0,
-        eos_token_id=1,
-        pad_token_id=4,
+        bos_token_id=BEGIN_ID,
+        eos_token_id=END_ID,
+        pad_token_id=PAD_ID,
     )
     # compiled plain attention is faster here than the fused kernel, whose backward pass is slow
     return LlamaForCausalLM._from_config(config, attn_implementation="eager")
@@ -213,7 +231,7 @@ def _start(folder: Path, recipe: TargetRecipe) -> _Run:
             ),
             torch.optim.AdamW(others, lr=recipe.other_rate, weight_decay=0.0, betas=(0.9, 0.95)),
         ],
-        _loss_of(model),
+        _loss_of(model, compiled=recipe.compiled),
     )
     if (folder / _STATE_FILE).exists():
         state = torch.load(folder / _STATE_FILE, weights_only=True)
@@ -226,8 +244,8 @@ def _start(folder: Path, recipe: TargetRecipe) -> _Run:
     return run
 
 
-def _loss_of(model: LlamaForCausalLM) -> Callable[[Tensor, Tensor], Tensor]:
-    """The loss of ids and wanted ids ``[B, S]``, compiled where this machine has a C++ compiler."""
+def _loss_of(model: LlamaForCausalLM, *, compiled: bool) -> Callable[[Tensor, Tensor], Tensor]:
+    """The loss of ids and wanted ids, both ``[B, S]``; -100 marks what is not learned."""
 
     def loss_of(ids: Tensor, wanted: Tensor) -> Tensor:
         # padding is on the right only, so the causal mask alone keeps it out of sight
@@ -235,9 +253,9 @@ def _loss_of(model: LlamaForCausalLM) -> Callable[[Tensor, Tensor], Tensor]:
         logits = model.lm_head(states).float()
         return F.cross_entropy(logits.flatten(0, 1), wanted.flatten())
 
-    if shutil.which("g++") is None:
-        return loss_of
-    return torch.compile(loss_of, dynamic=False)
+    if compiled and shutil.which("g++"):
+        return torch.compile(loss_of, dynamic=False)
+    return loss_of
 
 
 def _save_state(run: _Run, folder: Path) -> None:
@@ -264,7 +282,7 @@ def _encoded(tokenizer: PreTrainedTokenizerFast, task: Task) -> _Row:
 
 @dataclass(frozen=True, slots=True)
 class _Batch:
-    """Right-padded rows ``ids [B, S]``; ``learned [B, S]`` marks positions before an answer token."""
+    """Right-padded rows ``ids [B, S]``; ``learned [B, S]`` precede an answer token."""
 
     ids: Tensor
     learned: Tensor
@@ -279,26 +297,49 @@ def _chunk_batches(
     tasks = [
         task
         for kind, share in _MIX.items()
-        for task in draw_tasks(kind, share * _SHARE_TASKS, seed)
+        for task in draw_tasks(kind, share * recipe.share_tasks, seed)
     ]
+    rows = [_encoded(tokenizer, task) for task in tasks]
+    rows += _copy_drills(recipe, random.Random(seed), recipe.drills_per_chunk, longest=60)
+    yield from _batches(rows, recipe, random.Random(seed))
+
+
+def _drill_batches(recipe: TargetRecipe, chunk: int) -> Iterator[_Batch]:
+    """Short copying drills only: copying is learned in minutes here, in hours without them."""
+    rng = random.Random(f"drills {recipe.seed} {chunk}")
+    rows = _copy_drills(recipe, rng, 2000, longest=24)
+    yield from _batches(rows, recipe, rng)
+
+
+def _batches(rows: list[_Row], recipe: TargetRecipe, rng: random.Random) -> Iterator[_Batch]:
+    """Rows of like length together, in random order."""
     by_width: dict[int, list[_Row]] = defaultdict(list)
-    for task in tasks:
-        row = _encoded(tokenizer, task)
+    for row in rows:
         length = len(row[0]) + len(row[1])
         if length <= _WIDTHS[-1]:
             by_width[next(width for width in _WIDTHS if width >= length)].append(row)
     batches = []
-    for width, rows in by_width.items():
+    for width, alike in by_width.items():
         num = max(recipe.tokens_per_step // width, 1)
         # full batches only, so that every batch has one of a few shapes
-        batches += [(rows[at : at + num], width) for at in range(0, len(rows) - num + 1, num)]
-    random.Random(seed).shuffle(batches)
-    for rows, width in batches:
-        yield _batch(rows, width, tokenizer.pad_token_id)
+        batches += [(alike[at : at + num], width) for at in range(0, len(alike) - num + 1, num)]
+    rng.shuffle(batches)
+    for group, width in batches:
+        yield _batch(group, width)
 
 
-def _batch(rows: list[_Row], width: int, pad: int) -> _Batch:
-    ids = torch.full((len(rows), width), pad)
+def _copy_drills(recipe: TargetRecipe, rng: random.Random, num: int, *, longest: int) -> list[_Row]:
+    """Random tokens to repeat: they teach copying from the prompt, which every kind builds on."""
+    ordinary = range(len(SPECIAL_TOKENS), recipe.vocab_size)
+    drills = []
+    for _ in range(num):
+        text = rng.choices(ordinary, k=rng.randint(8, longest))
+        drills.append(([BEGIN_ID, USER_ID, *text, END_ID, ASSISTANT_ID], [*text, END_ID]))
+    return drills
+
+
+def _batch(rows: list[_Row], width: int) -> _Batch:
+    ids = torch.full((len(rows), width), PAD_ID)
     learned = torch.zeros(len(rows), width, dtype=torch.bool)
     for at, (prompt, answer) in enumerate(rows):
         end = len(prompt) + len(answer)
@@ -345,7 +386,6 @@ def _report(
     recipe: TargetRecipe,
     folder: Path,
     tokenizer: PreTrainedTokenizerFast,
-    eval_seed: int,
 ) -> None:
     if run.step % 20 == 0:
         recent = run.losses[-20:]
@@ -358,7 +398,7 @@ def _report(
         save_target(run.model, tokenizer, folder)
     if run.step % recipe.eval_every == 0:
         run.model.eval()
-        results = measure_exactness(run.model, tokenizer, num=recipe.eval_num, seed=eval_seed)
+        results = measure_exactness(run.model, tokenizer, recipe)
         run.model.train()
         log.info(
             "step %d right: %s",

@@ -13,9 +13,10 @@ from pathlib import Path
 from tokenizers import Regex, Tokenizer, decoders, models, pre_tokenizers, trainers
 from transformers import PreTrainedTokenizerFast
 
-BEGIN, END, USER, ASSISTANT, PAD, MASK = (
+SPECIAL_TOKENS = (  # in the order of their ids
     "<|begin|>", "<|end|>", "<|user|>", "<|assistant|>", "<|pad|>", "<|mask|>",
 )  # fmt: skip
+BEGIN, END, USER, ASSISTANT, PAD, MASK = SPECIAL_TOKENS
 _PIECES = r"\n *| ?\p{Ll}+|\p{Lu}\p{Ll}*|\p{N}| ?[^\s\p{L}\p{N}]+|\s+|\p{L}+"
 
 # The models were trained without a system turn: one in a request is left out rather than misread.
@@ -45,7 +46,7 @@ def train_tokenizer(
     tokenizer.decoder = decoders.ByteLevel()
     trainer = trainers.BpeTrainer(
         vocab_size=vocab_size,
-        special_tokens=[BEGIN, END, USER, ASSISTANT, PAD, MASK],
+        special_tokens=list(SPECIAL_TOKENS),
         initial_alphabet=pre_tokenizers.ByteLevel.alphabet(),
         show_progress=False,
     )

@@ -6,6 +6,7 @@ import json
 import re
 import subprocess
 import sys
+from typing import Any
 
 from dflash.train.corpus.task import Task
 
@@ -103,7 +104,7 @@ def _passes_dict_checks(task: Task, text: str) -> bool:
     return _run(text + wrapper, "checked", checks)
 
 
-def _run(code: str, function: str, checks: list[list[object]]) -> bool:
+def _run(code: str, function: str, checks: list[list[Any]]) -> bool:
     job = json.dumps({"code": code, "function": function, "checks": checks})
     try:
         done = subprocess.run(
