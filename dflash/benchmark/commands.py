@@ -97,7 +97,7 @@ def _report(
     greedy = plan.sampling.temperature == 0
     left_out = {s.prompt_index for s in skipped}
     kept = tuple(r for r in runs if r.prompt_index not in left_out)
-    differences = find_differences(kept, margin=subject.margin) if greedy else []
+    differences = find_differences(kept, look=subject.look) if greedy else []
     pairings = pair_up(kept)
     if not pairings:
         raise PromptError("nothing was measured.", "Let at least one prompt finish.")

@@ -1,7 +1,7 @@
-"""transformers on its own: its ``generate`` as the second baseline, its forward for margins.
+"""transformers' own ``generate`` as the second baseline.
 
-Knows transformers' API. Shares the weights of an opened torch engine, so that both baselines and
-DFlash answer with the same numbers in memory.
+Shares the weights of an opened torch engine, so that both baselines and DFlash answer with the
+same numbers in memory.
 """
 
 from __future__ import annotations
@@ -26,7 +26,6 @@ from dflash.schema import (
     Prefilled,
     Request,
     SamplingParams,
-    Trace,
 )
 from dflash.stops import stop_token_ids
 from dflash.text import Detokenizer
@@ -68,20 +67,6 @@ class GenerateBaseline:
             yield Cycle(t_s, (), 0, token, (token,), 0.0, step_s, (piece,))
         stopped = output_ids[-1] in self._stop_ids
         yield Finished(stamps[-1], "stop" if stopped else "length", len(output_ids), None)
-
-
-def logit_margin(engine: TorchEngine, trace: Trace, index: int, pair: tuple[int, int]) -> float:
-    """How far apart the target's own logits of two tokens are at one place of an answer.
-
-    One plain forward over prompt and answer up to there: no cache, no draft, none of our loop.
-    """
-    prompt = engine.encode(
-        trace.request.messages, enable_thinking=trace.request.sampling.enable_thinking
-    )
-    ids = torch.tensor([[*prompt, *trace.output_ids[:index]]], device=engine.model.device)
-    with torch.inference_mode():
-        logits = engine.model(input_ids=ids, logits_to_keep=1).logits[0, -1].float()
-    return abs(logits[pair[0]] - logits[pair[1]]).item()
 
 
 class _Stamps(BaseStreamer):

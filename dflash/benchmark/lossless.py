@@ -1,20 +1,19 @@
-"""Where greedy outputs part. Knows traces and token ids; a margin comes from a function passed in.
+"""Where greedy outputs part, and whether that is rounding or a fault. Knows traces and token ids;
+the logits come from an engine that can look at its own runs again.
 
-A margin near zero at the first difference is a numerical tie between two kernels; a large one is
-a fault. A late difference is therefore shown with its margin and never called a failure alone.
+A late difference is a tie between two kernels' roundings more often than a fault, so it is shown
+with its margin and verdict and never called a failure alone.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
 
 from dflash.benchmark.runner import Run
+from dflash.close_look import CloseLook, Verdict
 from dflash.metrics import first_difference
 from dflash.schema import Trace
-
-# (trace of the baseline, index of the token, the two ids) -> distance of their logits
-Margin = Callable[[Trace, int, tuple[int, int]], float]
 
 
 @dataclass(frozen=True, slots=True)
@@ -28,10 +27,11 @@ class Difference:
     token_index: int
     baseline_id: int | None  # None: that output had ended
     dflash_id: int | None
-    margin: float | None = None  # logits apart; None until a target forward has told
+    margin: float | None = None  # logits apart; None where the engine cannot look again
+    verdict: Verdict | None = None
 
 
-def find_differences(runs: Sequence[Run], *, margin: Margin | None = None) -> list[Difference]:
+def find_differences(runs: Sequence[Run], *, look: CloseLook | None = None) -> list[Difference]:
     """Compare every DFlash answer with the baseline loop's; at most one per prompt and block."""
     baselines = {(r.prompt_index, r.repeat): r.traces for r in runs if r.arm == "baseline_loop"}
     found: dict[tuple[int, int], Difference] = {}
@@ -39,13 +39,13 @@ def find_differences(runs: Sequence[Run], *, margin: Margin | None = None) -> li
         key = (run.prompt_index, run.block_size)
         if run.arm != "dflash" or key in found:
             continue
-        difference = _compare(run, baselines[run.prompt_index, run.repeat], margin)
+        difference = _compare(run, baselines[run.prompt_index, run.repeat], look)
         if difference is not None:
             found[key] = difference
     return list(found.values())
 
 
-def _compare(run: Run, baseline: Sequence[Trace], margin: Margin | None) -> Difference | None:
+def _compare(run: Run, baseline: Sequence[Trace], look: CloseLook | None) -> Difference | None:
     for turn, (left, right) in enumerate(zip(baseline, run.traces, strict=True)):
         index = first_difference(left.output_ids, right.output_ids)
         if index is None:
@@ -54,9 +54,10 @@ def _compare(run: Run, baseline: Sequence[Trace], margin: Margin | None) -> Diff
         difference = Difference(
             run.prompt_index, run.category, run.block_size, turn, index, theirs, ours
         )
-        if margin is None or ours is None or theirs is None:
+        if look is None or ours is None or theirs is None:
             return difference
-        return replace(difference, margin=margin(left, index, (theirs, ours)))
+        seen = look.divergence(left, right, index)
+        return replace(difference, margin=seen.margin, verdict=seen.verdict)
     return None
 
 

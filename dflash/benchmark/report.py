@@ -226,11 +226,12 @@ def _notes(report: Report) -> list[str]:
 
 def _difference_note(difference: Difference) -> str:
     where = f"prompt {difference.prompt_index} ({difference.category})"
-    margin = "unknown" if difference.margin is None else f"{difference.margin:.2g}"
-    return (
-        f"Block {difference.block_size}, {where}: differs from token {difference.token_index} on; "
-        f"the target's logits of the two tokens are {margin} apart."
-    )
+    note = f"Block {difference.block_size}, {where}: differs from token {difference.token_index} on"
+    if difference.verdict is None:
+        return f"{note}; why is unknown."
+    apart = f"the target's best two logits are {difference.margin:.2g} apart there"
+    meaning = {"tie": "a rounding tie", "fault": "no rounding, a fault"}
+    return f"{note}; {apart}: {meaning[difference.verdict]}."
 
 
 def _interval(value: MedianInterval | None) -> str:

@@ -8,9 +8,9 @@ from typing import Any
 
 import torch
 
-from dflash.benchmark.library import GenerateBaseline, logit_margin
-from dflash.benchmark.lossless import Margin
+from dflash.benchmark.library import GenerateBaseline
 from dflash.benchmark.runner import Arm
+from dflash.close_look import CloseLook
 from dflash.engines import Engine, open_engine
 from dflash.engines.torch_engine import TorchEngine
 from dflash.errors import PairError
@@ -19,14 +19,14 @@ from dflash.pairs import resolve_pair
 
 @dataclass(frozen=True, slots=True)
 class Subject:
-    """An engine ready to be measured. ``generate`` and ``margin`` exist for torch only."""
+    """An engine ready to be measured. ``generate`` exists for torch only."""
 
     engine: Engine
     pair_id: str
     trained_block_size: int
     num_threads: int
     generate: GenerateBaseline | None
-    margin: Margin | None
+    look: CloseLook | None  # explains differences
 
     def arms(self, block_sizes: list[int], *, loop_only: bool) -> tuple[Arm, ...]:
         """The baselines and one DFlash arm per block size, in the order of a forward pass."""
@@ -56,9 +56,5 @@ def open_subject(
         trained_block_size=engine.trained_block_size,
         num_threads=torch.get_num_threads(),
         generate=GenerateBaseline(engine) if isinstance(engine, TorchEngine) else None,
-        margin=_margin_of(engine) if isinstance(engine, TorchEngine) else None,
+        look=engine if isinstance(engine, CloseLook) else None,
     )
-
-
-def _margin_of(engine: TorchEngine) -> Margin:
-    return lambda trace, index, pair: logit_margin(engine, trace, index, pair)

@@ -9,7 +9,7 @@ import pytest
 from tiny_pair import write_tiny_pair
 
 from dflash.benchmark.__main__ import main
-from dflash.benchmark.library import GenerateBaseline, logit_margin
+from dflash.benchmark.library import GenerateBaseline
 from dflash.engines.torch_engine import TorchEngine
 from dflash.measurements import Calibration, TuneResult, load
 from dflash.metrics import compare, run_stats
@@ -152,7 +152,3 @@ def test_the_generate_baseline_says_the_same_as_our_loop_and_stamps_every_token(
     assert "".join(p for c in theirs.cycles for p in c.pieces) == "".join(
         p for c in ours.cycles for p in c.pieces
     )
-    chosen = ours.output_ids[3]
-    assert logit_margin(engine, ours, 3, (chosen, chosen)) == 0
-    others = [logit_margin(engine, ours, 3, (chosen, i)) for i in range(50) if i != chosen]
-    assert min(others) > 0

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import csv
 import json
+from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
@@ -15,6 +16,7 @@ from dflash.benchmark.prompts import Prompt
 from dflash.benchmark.report import Report, table, to_json, write_csv, write_json
 from dflash.benchmark.runner import Arm, Plan, Run, measure
 from dflash.benchmark.summary import arm_stats, best_block, pair_up, summarise
+from dflash.close_look import Candidate, Divergence, SlotOdds
 from dflash.measurements import Calibration, Provenance, StepCosts
 from dflash.schema import SamplingParams, Trace
 
@@ -36,8 +38,25 @@ def run_all(
     return [s for s in steps if isinstance(s, Run)]
 
 
-def make_report(runs: list[Run], margin: float = 0.25) -> Report:
-    differences = find_differences(runs, margin=lambda trace, index, pair: margin)
+class Look:
+    """Finds the same gap everywhere, and remembers what it was asked."""
+
+    def __init__(self, gap: float = 0.125) -> None:
+        self.gap = gap
+        self.asked: list[tuple[Trace, Trace, int]] = []
+
+    def divergence(self, baseline: Trace, dflash: Trace, index: int) -> Divergence:
+        self.asked.append((baseline, dflash, index))
+        ids = (baseline.output_ids[index], dflash.output_ids[index])
+        best = (Candidate(ids[0], 2.0, 0.5), Candidate(ids[1], 2.0 - self.gap, 0.4))
+        return Divergence(index, *ids, best, best)
+
+    def slot_odds(self, trace: Trace) -> Iterator[tuple[SlotOdds, ...]]:
+        return iter(())
+
+
+def make_report(runs: list[Run], gap: float = 0.125) -> Report:
+    differences = find_differences(runs, look=Look(gap))
     pairings = pair_up(runs)
     blocks = tuple(
         summarise(p, differences, block_size=b, checked=True, seed=0) for b, p in pairings.items()
@@ -85,20 +104,14 @@ def test_categories_hold_their_own_prompts_only() -> None:
 def test_equal_outputs_are_counted_and_a_difference_is_placed_with_its_margin() -> None:
     equal = make_report(run_all(ScriptedEngine())).headline.overall
     assert (equal.num_equal, equal.num_checked) == (3, 3)
-    seen: list[tuple[Trace, int, tuple[int, int]]] = []
-
-    def margin(trace: Trace, index: int, pair: tuple[int, int]) -> float:
-        seen.append((trace, index, pair))
-        return 0.125
-
-    runs = run_all(ScriptedEngine(wrong_from=5))
-    differences = find_differences(runs, margin=margin)
-    assert sorted((d.prompt_index, d.token_index, d.margin) for d in differences) == [
-        (0, 5, 0.125), (1, 5, 0.125), (2, 5, 0.125),
-    ]  # fmt: skip
-    assert len(seen) == 3
-    assert all((index, pair) == (5, (15, 115)) for _, index, pair in seen)
-    assert all(trace.request.block_size == 1 for trace, _, _ in seen)
+    look, runs = Look(), run_all(ScriptedEngine(wrong_from=5))
+    differences = find_differences(runs, look=look)
+    assert sorted((d.prompt_index, d.token_index, d.margin, d.verdict) for d in differences) == [
+        (i, 5, 0.125, "tie") for i in range(3)
+    ]
+    assert [(a.request.block_size, b.request.block_size, i) for a, b, i in look.asked] == [
+        (1, 4, 5)
+    ] * 3
     wrong = make_report(runs).headline.overall
     assert (wrong.num_equal, wrong.num_checked) == (0, 3)
 
@@ -127,10 +140,18 @@ def test_the_json_has_the_documented_form_and_per_block_summaries_when_there_are
 
 
 def test_the_table_names_block_kinds_baseline_machine_and_every_difference() -> None:
-    text = table(make_report(run_all(ScriptedEngine(wrong_from=5), blocks=(4, 8)), margin=0.5))
+    text = table(make_report(run_all(ScriptedEngine(wrong_from=5), blocks=(4, 8)), gap=0.5))
     assert "our loop at block 1 (the faster one)" in text
     assert "best of 2 on these prompts" in text
-    for words in ("code", "math", "0/3", "token 5 on", "0.5 apart", "3 prompts", "float32"):
+    for words in (
+        "code",
+        "math",
+        "0/3",
+        "token 5 on",
+        "0.5 apart there: no rounding, a fault",
+        "3 prompts",
+        "float32",
+    ):
         assert words in text
 
 
