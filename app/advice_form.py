@@ -52,7 +52,7 @@ class AdviceForm:
         tau, tau_block_size = _typed(cli_recommend.tau, self.tau, (None, None))
         plain = Request(
             params=_typed(cli_recommend.params, self.params, None),
-            prompt_tokens=_whole("prompt tokens", self.prompt_tokens, 0),
+            prompt_tokens=_whole("prompt tokens", self.prompt_tokens, 0) or None,  # 0: not given
             target=_text(self.target),
             draft=_text(self.draft),
             tokenizer=_text(self.tokenizer),

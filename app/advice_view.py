@@ -16,6 +16,17 @@ _VERDICT_WORDS = {"use": "Use it", "try": "Try it", "off": "Leave it off"}
 _VERDICT_MARKS = {"use": "✓", "try": "?", "off": "✕"}
 _SEVERITY_MARKS = {"error": "✕", "warning": "!", "note": "i"}
 _BADGES: dict[str, str] = {"measured": "measured here"}
+_FIELDS = {
+    "python -m dflash.benchmark --calibrate": "Calibrate this machine (Benchmark tab)",
+    "python -m dflash.benchmark --tune": "the Benchmark tab",
+    "--prompt-tokens": "the prompt length",
+    "--target": "the target",
+    "--tokenizer": "a tokenizer",
+    "--hardware": "a machine",
+    "--costs": "a calibration",
+    "--tau": "a measured τ",
+    "--params": "the parameter count",
+}
 _NAMES = {
     "block_size": "how many tokens are looked at in one go",
     "target_layer_ids": "which target layers the draft reads",
@@ -39,7 +50,7 @@ def verdict(answer: Recommendation) -> str:
         f'<section class="verdict verdict-{answer.verdict}" aria-label="verdict">'
         f'<span class="mark" aria-hidden="true">{_VERDICT_MARKS[answer.verdict]}</span>'
         f"<div><strong>{_VERDICT_WORDS[answer.verdict]}</strong> "
-        f"<span>{escape(answer.headline)}</span>"
+        f"<span>{escape(in_page_words(answer.headline))}</span>"
         f'<p class="where">{figures}</p></div></section>'
     )
 
@@ -65,15 +76,15 @@ def findings(items: Iterable[Finding]) -> str:
     rows = "".join(
         f'<li class="finding finding-{f.severity}">'
         f'<span class="mark" aria-hidden="true">{_SEVERITY_MARKS[f.severity]}</span><div>'
-        f"<strong>{f.severity}</strong> <code>{escape(f.field)}</code> {escape(f.message)}"
-        f"{_hint(f)}</div></li>"
+        f"<strong>{f.severity}</strong> <code>{escape(f.field)}</code> "
+        f"{escape(in_page_words(f.message))}{_hint(f)}</div></li>"
         for f in sorted(items, key=lambda f: list(_SEVERITY_MARKS).index(f.severity))
     )
     return f'<ul class="findings" aria-label="findings">{rows}</ul>' if rows else ""
 
 
 def _hint(finding: Finding) -> str:
-    hint = f'<p class="hint">{escape(finding.hint)}</p>' if finding.hint else ""
+    hint = f'<p class="hint">{escape(in_page_words(finding.hint))}</p>' if finding.hint else ""
     evidence = f'<p class="where">{links(finding.evidence)}</p>' if finding.evidence else ""
     return hint + evidence
 
@@ -114,7 +125,7 @@ def _knob(name: str, knob: Knob) -> str:
         f'<tr><th scope="row"><code>{escape(name)}</code><small>{_NAMES.get(name, "")}</small></th>'
         f'<td class="value">{escape(value)}{lock}</td><td>{rung_badge(knob.rung)}</td>'
         f"<td>{escape(guide)}</td>"
-        f"<td>{links(knob.reason)}{folded}</td></tr>"
+        f"<td>{links(in_page_words(knob.reason))}{folded}</td></tr>"
     )
 
 
@@ -146,8 +157,32 @@ def training(answer: Recommendation) -> str:
     """Train mode: what the draft to be trained would be and cost."""
     if not answer.training:
         return ""
-    rows = [(name.replace("_", " "), shown(value)) for name, value in answer.training.items()]
-    return "<h2>The draft to train</h2>" + view.table(("", ""), rows, "The draft to train")
+    rows = "".join(
+        f'<tr><th scope="row">{escape(name.replace("_", " "))}</th>{_planned(value)}</tr>'
+        for name, value in answer.training.items()
+    )
+    return (
+        '<h2>The draft to train</h2><table class="data"><caption class="sr-only">The draft to '
+        f"train</caption><tbody>{rows}</tbody></table>"
+    )
+
+
+def _planned(value: Any) -> str:
+    """A training figure: its value, where it comes from, and why."""
+    if not isinstance(value, dict):
+        return f"<td>{escape(shown(value))}</td><td></td><td></td>"
+    known = value.get("value")
+    number = "unknown" if known is None else f"{known:,.4g} {value.get('unit', '')}"
+    why = in_page_words(str(value.get("reason") or value.get("basis") or ""))
+    badge = rung_badge(value.get("rung") or value.get("source"))
+    return f"<td>{escape(number)}</td><td>{badge}</td><td>{links(why)}</td>"
+
+
+def in_page_words(text: str) -> str:
+    """The advisor speaks of its command line; on the page the same things are fields."""
+    for flag, field in _FIELDS.items():
+        text = text.replace(flag, field)
+    return text
 
 
 def against(evidence: Recommendation, guide: Recommendation) -> str:
@@ -185,7 +220,9 @@ def advice_line(answer: Recommendation) -> str:
     """One line for beside the playground's slider: the value, its rung, and why."""
     knob = answer.knobs["block_size"]
     if knob.value is None:
-        return f'<p class="advice">No block size is advised: {escape(knob.reason)}</p>'
+        return (
+            f'<p class="advice">No block size is advised: {escape(in_page_words(knob.reason))}</p>'
+        )
     return (
         f'<p class="advice">Advised: <strong>{escape(shown(knob.value))}</strong> '
         f"{rung_badge(knob.rung)} {escape(knob.reason)}</p>"

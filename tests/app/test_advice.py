@@ -131,3 +131,15 @@ def test_advice_beside_the_controls_counts_the_prompt_with_the_pairs_own_tokeniz
     line = advice_view.advice_line(advice_for(Pool(Engine()), choice, "abc"))
     assert "Advised: <strong>16</strong>" in line
     assert 'class="badge' in line
+
+
+def test_the_page_speaks_of_its_fields_and_never_of_command_line_flags():
+    for form in (
+        AdviceForm(),
+        AdviceForm(params="4B"),
+        AdviceForm(draft="qwen3-8b", hardware="auto"),
+    ):
+        page = "".join(str(part) for part in advice_outputs(ask(form), "vllm")[1:8])
+        assert " --" not in page
+        assert "(--" not in page
+        assert "&#x27;value&#x27;" not in page
