@@ -133,7 +133,10 @@ class LeanDraft:
         self._rotary = _rotary(model.rotary_emb, self._embedding.dtype)
         products = [p for layer in self._layers for p in layer.linears]
         exact_head = [self._lm_head] if isinstance(self._lm_head, LeanLinear) else []
-        plan([self._fc, self._context_kv, *products, *exact_head])
+        plan(
+            [self._fc, self._context_kv, *products, *exact_head],
+            num_other_bytes=sum(p.nbytes for p in target.parameters()),
+        )
 
     def new_cache(self, capacity: int) -> LeanCache:
         """An empty cache for one run; its last block counts towards ``capacity`` positions."""

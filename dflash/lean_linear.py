@@ -25,6 +25,7 @@ _REPEATS = 3
 _MIN_GAIN = 0.1  # another formulation must beat the plain one by this much: timings are noisy
 _MIN_INT8_SIZE = 2**22  # weights of a head worth approximating when drafting
 _BUDGET_S = 1.0  # at most this long per set of new shapes
+_MEASURED_KINDS = ("rows", "columns", "onednn")
 _MEASURED_ORDER = (1, 8, 16, 4, 2)
 _MAX_PROBE_ROWS = 8192
 _WORKING_SET_BYTES = 64 * 2**20  # enough weights that no cache keeps them between two uses
@@ -123,9 +124,13 @@ def drafting_product(layer: nn.Linear) -> LeanLinear | Product:
     return kept[1]
 
 
-def plan(linears: Sequence[LeanLinear]) -> None:
-    """Choose a formulation per shape and width for a forward that uses these products in order."""
-    if sum(linear.weight.nbytes for linear in linears) >= _WORKING_SET_BYTES:
+def plan(linears: Sequence[LeanLinear], *, num_other_bytes: int = 0) -> None:
+    """Choose a formulation per shape and width for a forward that uses these products in order.
+
+    ``num_other_bytes`` are weights that others read between two such forwards.
+    """
+    num_bytes = num_other_bytes + sum(linear.weight.nbytes for linear in linears)
+    if num_bytes >= _WORKING_SET_BYTES:
         # Streamed from memory at every step, so the fewest bytes win; a sample small enough to
         # be timed would sit in a cache and hide that.
         for linear in linears:
@@ -182,7 +187,7 @@ def _times(
     inputs = {k: torch.randn(width, k, dtype=dtype) for k in {s.weight.shape[1] for s in sample}}
     products = [
         (i, kind, s.probe(kind), inputs[s.weight.shape[1]])
-        for kind in MAKERS
+        for kind in _MEASURED_KINDS
         for i, s in enumerate(sample)
         if kind in s.kinds
     ]
