@@ -65,7 +65,9 @@ def _text(choice: dict[str, Any]) -> str:
     if not isinstance(delta, dict):
         return ""
     reasoning = delta.get("reasoning_content") or delta.get("reasoning")
-    return "".join(part for part in (reasoning, delta.get("content")) if isinstance(part, str))
+    text = "".join(part for part in (reasoning, delta.get("content")) if isinstance(part, str))
+    # Half a surrogate pair is legal in JSON, and nothing downstream could send it on.
+    return text.encode("utf-8", errors="replace").decode("utf-8")
 
 
 def _completion_tokens(body: dict[str, Any]) -> int | None:

@@ -10,6 +10,8 @@ from typing import Any, Protocol
 
 from dflash.schema import Request, SpecStats
 
+_MAX_COUNT = 1_000_000_000  # beyond that a number is no count of tokens
+
 
 class Adapter(Protocol):
     """What one kind of server needs and says. Nothing here touches the network."""
@@ -77,10 +79,10 @@ def chat_payload(request: Request, model: str) -> dict[str, Any]:
 
 
 def count(fields: dict[str, Any], *names: str) -> int | None:
-    """The first of several spellings that holds a whole number of at least 0."""
+    """The first of several spellings that holds a whole number from 0 to a billion."""
     for name in names:
         value = fields.get(name)
-        if isinstance(value, int) and not isinstance(value, bool) and value >= 0:
+        if isinstance(value, int) and not isinstance(value, bool) and 0 <= value <= _MAX_COUNT:
             return value
     return None
 

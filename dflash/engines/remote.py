@@ -31,6 +31,7 @@ _CHAT_PATH = "/v1/chat/completions"
 _METRICS_PATH = "/metrics"
 _COUNTER_WAIT_S = 0.05  # a server may book a request a moment after its last byte
 _COUNTER_READINGS = 8
+_MAX_NAME = 500
 
 
 @dataclass(frozen=True, slots=True)
@@ -93,7 +94,7 @@ class RemoteEngine:
         answers = self._status("dflash")
         self.info = EngineInfo(
             backend=adapter.name,
-            version=f"{adapter.name} {adapter.version(answers) or '(version not told)'}",
+            version=f"{adapter.name} {(adapter.version(answers) or '(version not told)')[:100]}",
             target_id=self._models["dflash"],
             draft_id=None,
             device=self._servers["dflash"].url,
@@ -221,7 +222,7 @@ def _first_model(server: ServerClient) -> str:
     listed = json_object(server.get("/v1/models")).get("data")
     first = listed[0] if isinstance(listed, list) and listed else None
     name = first.get("id") if isinstance(first, dict) else None
-    if not isinstance(name, str) or not name:
+    if not isinstance(name, str) or not 0 < len(name) <= _MAX_NAME:
         raise EngineError(
             f"{server.url} does not list its models.",
             "Give the root URL of an OpenAI-compatible server, such as http://127.0.0.1:8000.",

@@ -16,6 +16,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from dflash.engines import open_engine
+from dflash.engines.answer import Answer
 from dflash.engines.counters import is_only_request, read_counters, spec_between
 from dflash.engines.llamacpp import LlamacppAdapter
 from dflash.engines.sglang import SglangAdapter
@@ -23,7 +24,7 @@ from dflash.engines.sse import read_events
 from dflash.engines.vllm import VllmAdapter
 from dflash.errors import EngineError
 from dflash.metrics import compare, run_stats
-from dflash.schema import Chunk, Finished, Message, Request, SamplingParams, Trace
+from dflash.schema import Chunk, EngineInfo, Finished, Message, Request, SamplingParams, Trace
 from dflash.trace_file import trace_from_dict, trace_to_dict
 
 SERVERS = Path(__file__).resolve().parents[1] / "fixtures" / "servers"
@@ -31,6 +32,44 @@ DFLASH_URL, BASELINE_URL = "http://dflash.test:8000", "http://plain.test:8000"
 HELLO = (Message("user", "What is 1 + 1?"),)
 GREEDY = Request(HELLO, SamplingParams(max_new_tokens=64), block_size=16)
 MODELS = {"object": "list", "data": [{"id": "tiny", "object": "model"}]}
+
+
+INFO = EngineInfo("x", "1", "t", None, "here", "float32", "summary")
+# The names that are read somewhere, so that made-up JSON reaches every branch.
+WORDS = st.sampled_from(
+    [
+        "choices",
+        "delta",
+        "content",
+        "reasoning_content",
+        "finish_reason",
+        "usage",
+        "completion_tokens",
+        "metrics",
+        "timings",
+        "speculative_decoding",
+        "num_spec_steps",
+        "num_draft_tokens",
+        "num_accepted_draft_tokens",
+        "meta_info",
+        "acceptance_histogram",
+        "spec_verify_ct",
+        "spec_num_correct_drafts",
+        "spec_num_proposed_drafts",
+        "draft_n",
+        "draft_n_accepted",
+        "draft_n_verif_steps",
+        "default_generation_settings",
+        "params",
+        "speculative",
+        "version",
+        "speculative_algorithm",
+        "build_info",
+        "error",
+        "data",
+        "id",
+    ]
+)
 
 
 def fixture(name: str) -> bytes:
@@ -374,6 +413,12 @@ def test_a_token_that_shows_no_text_is_still_stamped():
     assert [e.num_tokens for e in trace_of(engine).events if isinstance(e, Chunk)] == [1, 2, 3]
 
 
+def test_half_a_surrogate_pair_becomes_a_mark_that_can_be_shown():
+    event = b'data: {"choices":[{"delta":{"content":"a\\ud800"},"finish_reason":"stop"}]}\n\n'
+    engine, _ = one_chat(event)
+    assert shown(trace_of(engine)) == "a?"
+
+
 def test_reasoning_sent_under_two_names_is_shown_once():
     delta = {"reasoning": "hm", "reasoning_content": "hm", "content": "ok"}
     body = json.dumps({"choices": [{"delta": delta, "finish_reason": "length"}]})
@@ -426,6 +471,34 @@ def test_an_event_over_several_data_lines_is_one_event():
 def test_any_bytes_give_events_or_one_sentence(parts: list[bytes]):
     with contextlib.suppress(EngineError):
         assert all(isinstance(e, dict) for e in read_events(parts))
+
+
+JSON = st.recursive(
+    st.none() | st.booleans() | st.integers() | st.floats() | st.text(max_size=5),
+    lambda inner: st.lists(inner, max_size=3) | st.dictionaries(WORDS, inner, max_size=4),
+    max_leaves=12,
+)
+
+
+@settings(max_examples=300, deadline=None)
+@given(st.lists(st.dictionaries(WORDS, JSON, max_size=5), max_size=4))
+def test_any_json_from_a_server_gives_usable_events_or_one_sentence(bodies: list[dict]):
+    final: dict = {}
+    answer = Answer()
+    for body in bodies:
+        final |= body
+        for chunk in answer.add(0.1, body):
+            chunk.text.encode()
+    with contextlib.suppress(EngineError):
+        finished = answer.finished("http://x")(None)
+        trace = Trace(GREEDY, INFO, (Chunk(0.1, "a", 1), Chunk(0.2, "b"), finished))
+        run_stats(trace)
+    page = json.dumps(final)
+    for adapter in (VllmAdapter(), SglangAdapter(), LlamacppAdapter()):
+        spec = adapter.parse_spec(final)
+        assert spec is None or spec.tau is None or spec.tau >= 1
+        adapter.is_speculating(dict.fromkeys(adapter.status_paths, page))
+        adapter.version(dict.fromkeys(adapter.status_paths, page))
 
 
 # ---- what goes wrong ----------------------------------------------------------------------------
