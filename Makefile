@@ -19,7 +19,7 @@ run:
 	$(PYTHON) app.py
 
 bench:
-	$(PYTHON) -m dflash.benchmark --model demo --dataset presets/prompts/demo.jsonl --block-size 4 8 12 16
+	$(PYTHON) -m dflash.benchmark --model demo --dataset demo --block-size 4 8 12 16
 
 audit:
 	$(PYTHON) -m pip install -q pip-audit && $(PYTHON) -m pip_audit -r requirements.txt
