@@ -256,8 +256,10 @@ def _num_prompt_tokens(trace: Trace) -> int | None:
 
 
 def _num_first_tokens(trace: Trace) -> int:
-    first = trace.events[0] if trace.events else None
-    return first.num_tokens or 1 if isinstance(first, Chunk) else 1
+    """How many tokens a server's client has at TTFT: chunks that came together share a stamp."""
+    chunks = [e for e in trace.events if isinstance(e, Chunk)]
+    together = [e.num_tokens or 1 for e in chunks if e.t_s == chunks[0].t_s]
+    return max(together, default=1)
 
 
 def _num_output_tokens(trace: Trace) -> int | None:

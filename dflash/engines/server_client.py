@@ -171,7 +171,7 @@ class _Reader(threading.Thread):
         self._turn = turn
         self._is_cancelled = False
         self._socket: socket.socket | None = None
-        self._start_s = 0.0
+        self._start_s = self._arrived_s = 0.0
 
     def run(self) -> None:
         """Take the turn, read everything, give the turn back; every end is told in ``items``."""
@@ -217,7 +217,7 @@ class _Reader(threading.Thread):
             ):
                 self._check(response)
                 for body in read_events(self._until_cancelled(response.iter_bytes())):
-                    self.items.put(Arrival(time.perf_counter() - self._start_s, body))
+                    self.items.put(Arrival(self._arrived_s - self._start_s, body))
         except httpx.HTTPError as error:
             raise server._unreachable(error, read_timeout_s) from error
 
@@ -237,6 +237,7 @@ class _Reader(threading.Thread):
         for chunk in chunks:
             if self._is_cancelled:
                 return
+            self._arrived_s = time.perf_counter()  # events that came together share their stamp
             yield chunk
 
     def _on_trace(self, event: str, info: dict[str, Any]) -> None:
