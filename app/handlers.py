@@ -51,19 +51,26 @@ class PlaygroundHandlers:
 
     def on_run(self, form: PlaygroundForm, session_id: str) -> Views:
         """Race both lanes. Safe to abandon: the device is free again on the way out."""
-        session = self.sessions.of(session_id)
-        session.stop.clear()
+        session = self._begin(session_id)
         with closing(self._guarded(session, form)) as views:
             yield from views
 
-    def on_check(self, block_size: int, session_id: str) -> Views:
-        """Run the what-if's block on the run it predicts from, and show how far off it was."""
+    def on_pressed(self, session_id: str) -> PlaygroundView:
+        """Answer a press at once, before the device is free."""
         session = self.sessions.of(session_id)
         session.stop.clear()
+        session.waiting = True
+        return PlaygroundView(
+            status=view.status_line("busy", "waiting for the device"), running=True
+        )
+
+    def on_check(self, block_size: int, session_id: str) -> Views:
+        """Run the what-if's block on the run it predicts from, and show how far off it was."""
+        session = self._begin(session_id)
         basis, choice = session.basis, session.choice
         if basis is None or choice is None:
             hint = "Run a race first; a recorded run has no model to check with."
-            yield PlaygroundView(status=view.status_line("warn", "nothing to check yet.", hint))
+            yield _refused(DFlashError("nothing to check yet.", hint))
             return
         form = PlaygroundForm.of_run(basis.dflash.request, choice)
         with closing(self._guarded(session, form.with_block(block_size), check=True)) as views:
@@ -71,12 +78,11 @@ class PlaygroundHandlers:
 
     def on_look(self, session_id: str) -> Views:
         """Look again at the run that is shown: every slot's odds, and where texts part."""
-        session = self.sessions.of(session_id)
-        session.stop.clear()
+        session = self._begin(session_id)
         run, choice = session.run, session.choice
         if run is None or choice is None or run.source != "measured here":
             hint = "Run it here first: a recorded run has no model to look with."
-            yield PlaygroundView(status=view.status_line("warn", "nothing to look at.", hint))
+            yield _refused(DFlashError("nothing to look at.", hint))
             return
         with closing(self._in_sentences(session, self._look(session, choice, run))) as views:
             yield from views
@@ -89,8 +95,12 @@ class PlaygroundHandlers:
             return PlaygroundView(
                 status=view.status_line("busy", "stopping: the current step is still running")
             )
+        if session.waiting:
+            session.waiting = False
+            text = "stopped before it began"
+            return PlaygroundView(status=view.status_line("idle", text), running=False)
         if session.run is None or not session.run.stopped:
-            return PlaygroundView(status=view.status_line("idle", "stopped"), running=False)
+            return PlaygroundView(running=False)
         return self._finished(session, session.run, session.stage_text)
 
     def on_open(self, text: str, session_id: str) -> PlaygroundView:
@@ -121,6 +131,12 @@ class PlaygroundHandlers:
         return what_if_view(
             session.basis, block_size, measured=session.measured, costs=session.costs
         )
+
+    def _begin(self, session_id: str) -> Session:
+        session = self.sessions.of(session_id)
+        session.waiting = False
+        session.stop.clear()
+        return session
 
     def _guarded(self, session: Session, form: PlaygroundForm, *, check: bool = False) -> Views:
         try:

@@ -42,6 +42,9 @@ def wire_playground(
 
 
 def _wire_race(page: Playground, outputs: Outputs, handlers: PlaygroundHandlers) -> None:
+    def on_pressed(request: gr.Request) -> list[Any]:
+        return wiring.race_outputs(handlers.on_pressed(wiring.session_id(request)))
+
     def on_run(request: gr.Request, *values: Any) -> Iterator[list[Any]]:
         form = PlaygroundForm(*values)
         with closing(handlers.on_run(form, wiring.session_id(request))) as views:
@@ -68,9 +71,16 @@ def _wire_race(page: Playground, outputs: Outputs, handlers: PlaygroundHandlers)
         "show_progress_on": page.status,
         "api_visibility": "private",
     }
-    run = page.run.click(on_run, page.form, outputs, **device)
-    check = page.check.click(on_check, page.what_block, outputs, **device)
-    look = page.look_closer.click(on_look, None, outputs, **device)
+    pressed: dict[str, Any] = {"queue": False, **_PRIVATE}
+    run = page.run.click(on_pressed, None, outputs, **pressed).then(
+        on_run, page.form, outputs, **device
+    )
+    check = page.check.click(on_pressed, None, outputs, **pressed).then(
+        on_check, page.what_block, outputs, **device
+    )
+    look = page.look_closer.click(on_pressed, None, outputs, **pressed).then(
+        on_look, None, outputs, **device
+    )
     page.stop.click(on_stop, None, outputs, cancels=[run, check, look], queue=False, **_PRIVATE)
 
 

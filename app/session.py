@@ -56,6 +56,7 @@ class Session:
 
     stop: threading.Event = field(default_factory=threading.Event)
     idle: threading.Event = field(default_factory=threading.Event)
+    waiting: bool = False  # pressed, but the device is not free yet
     run: Run | None = None  # the last one, also while it is running
     stage_text: str = ""
     runs: OrderedDict[str, Run] = field(default_factory=OrderedDict)

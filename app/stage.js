@@ -23,12 +23,23 @@ function buildLane(title, cls) {
   const gauge = make("span", "gauge", "");
   const meta = make("span", "lane-meta", "");
   head.append(name, gauge, meta);
-  const text = make("div", "lane-text");
-  text.tabIndex = 0;
-  text.setAttribute("role", "region");
-  text.setAttribute("aria-label", `${title}: text`);
+  // Reversed, so that the newest line stays in sight without asking for the layout.
+  const scroller = make("div", "lane-text");
+  scroller.tabIndex = 0;
+  scroller.setAttribute("role", "region");
+  scroller.setAttribute("aria-label", `${title}: text`);
+  const text = make("div", "lane-words");
+  scroller.append(text);
+  // Lines are blocks of their own (a long text is not laid out again per token), which must not
+  // double the line breaks of what is copied.
+  text.addEventListener("copy", (e) => {
+    const picked = document.getSelection();
+    if (!picked.rangeCount) return;
+    e.clipboardData.setData("text/plain", picked.getRangeAt(0).cloneContents().textContent);
+    e.preventDefault();
+  });
   const note = make("p", "lane-note", "");
-  box.append(head, text, note);
+  box.append(head, scroller, note);
   return { box, name, gauge, meta, text, note };
 }
 const lanes = [buildLane("Autoregressive", "lane-ar"), buildLane("DFlash", "lane-df")];
@@ -87,11 +98,11 @@ live.setAttribute("role", "status");
 root.append(gap, pair, player, stripBox, live);
 
 // ---------------------------------------------------------------- what is known about the run
-let run, vocab, timeline, tokens, cycles, ended, playhead, shown, playing, lastTick, consumed, source;
+let run, vocab, timeline, lines, cycles, ended, playhead, shown, playing, lastTick, consumed, source;
 function reset() {
   run = null; vocab = {}; ended = null; playhead = Infinity; playing = false;
   timeline = [[], []]; // per lane: {t, nodes, row}
-  tokens = [0, 0];
+  lines = [0, 0]; // the line block that the next token of each lane belongs to
   shown = [0, 0]; // how many timeline entries are on screen
   cycles = []; consumed = 0; source = "";
   for (const lane of lanes) {
@@ -109,9 +120,17 @@ function tokenNode(text, cls, title) {
 }
 
 function addEntry(l, t, nodes, row) {
-  const count = nodes.length;
   const before = timeline[l].length ? timeline[l][timeline[l].length - 1].total : 0;
-  timeline[l].push({ t, nodes, row, total: before + count });
+  for (const node of nodes) {
+    node._line = lines[l];
+    if (node.textContent.endsWith("\n")) lines[l] += 1;
+  }
+  timeline[l].push({ t, nodes, row, total: before + nodes.length });
+}
+function lineBlock(l, index) {
+  const box = lanes[l].text;
+  while (box.children.length <= index) box.append(make("div", "line"));
+  return box.children[index];
 }
 
 function slotNode(cycle, index, kind, main, under, label) {
@@ -213,7 +232,6 @@ const take = {
     run = o;
     strip.style.setProperty("--slots", o.block + 1);
     lanes[1].name.textContent = `DFlash, block ${o.block}`;
-    lanes[0].text.setAttribute("aria-label", "Autoregressive: text");
     root.dataset.state = "running";
     playerNote.textContent = o.where ? `${o.source} on ${o.where}` : "";
   },
@@ -289,20 +307,17 @@ function consume(text) {
 function sync(l) {
   const list = timeline[l];
   const box = lanes[l].text;
-  const stick = box.scrollTop + box.clientHeight >= box.scrollHeight - 30;
-  const more = document.createDocumentFragment();
   while (shown[l] < list.length && list[shown[l]].t <= playhead) {
     const entry = list[shown[l]++];
-    more.append(...entry.nodes);
+    for (const node of entry.nodes) lineBlock(l, node._line).append(node);
     if (entry.row) strip.prepend(entry.row);
   }
-  box.append(more);
   while (shown[l] > 0 && list[shown[l] - 1].t > playhead) {
     const entry = list[--shown[l]];
     for (const n of entry.nodes) n.remove();
     if (entry.row) entry.row.remove();
   }
-  if (stick) box.scrollTop = box.scrollHeight;
+  while (box.lastElementChild && !box.lastElementChild.firstChild) box.lastElementChild.remove();
 }
 function countAt(l, t) {
   const list = timeline[l];

@@ -11,7 +11,7 @@ from collections.abc import Callable, Iterable
 from dataclasses import dataclass, field
 from typing import Any
 
-from app.race import DFLASH, LaneEvent, LaneFailed, RaceEvent
+from app.race import BASELINE, DFLASH, LaneEvent, LaneFailed, RaceEvent
 from dflash.close_look import SlotOdds
 from dflash.schema import Chunk, Cycle, Event, Finished, Prefilled
 
@@ -89,6 +89,9 @@ class StageWriter:
         if isinstance(item.event, Prefilled):
             self._tell([item.event.token_id])
         fields = _fields(item.event)
+        if item.lane == BASELINE and isinstance(item.event, Cycle):
+            # A step of the plain lane is shown as its text alone.
+            fields = {"k": "c", "p": fields["p"]}
         self._line(l=item.lane, t=round(item.event.t_s, 6), **fields)
 
     def _tell_words(self, cycle: Cycle) -> None:
