@@ -19,6 +19,7 @@ import httpx
 from dflash.engines.answer import Answer
 from dflash.engines.counters import Counters, is_only_request, read_counters, spec_between
 from dflash.engines.dialect import Adapter, json_object
+from dflash.engines.served_parting import ServedDivergence, find_parting, with_logprobs
 from dflash.engines.server_client import READ_S, MakeTransport, ServerClient, same_origin
 from dflash.engines.url_guard import UrlGuard
 from dflash.errors import EngineError
@@ -130,6 +131,21 @@ class RemoteEngine:
         if spec is None and self._ask_again and request.sampling.temperature == 0:
             spec = self._asked_again(server, payload)
         yield finished(spec)
+
+    def served_divergence(self, request: Request) -> ServedDivergence | None:
+        """Ask both servers the same greedy request again with logprobs, and find where they part.
+
+        ``None`` when they do not, or give no logprobs. Raises ``EngineError``.
+        """
+        if request.sampling.temperature > 0:
+            raise EngineError("sampled answers differ by chance.", "Use temperature 0.")
+        if "baseline" not in self._servers:
+            raise EngineError("there is no second server to compare with.")
+        answers = {}
+        for lane, server in self._servers.items():
+            payload = self._adapter.payload(request, self._models[lane], salt=uuid.uuid4().hex)
+            answers[lane] = server.post(_CHAT_PATH, with_logprobs(payload))
+        return find_parting(answers["baseline"], answers["dflash"])
 
     def server_states(self) -> tuple[ServerState, ...]:
         """Ask both servers again whether they speculate. Never raises: a server that is gone is a

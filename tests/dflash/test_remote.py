@@ -657,6 +657,49 @@ def test_the_version_is_the_servers_own():
     assert engine.info.version == "llamacpp b9001-abc1234"
 
 
+# ---- where two servers part -------------------------------------------------------------------------
+
+
+def told(*tokens: tuple[str, float, str, float]) -> dict:
+    """An unstreamed answer: per token its text and logprob, and those of the runner-up."""
+    content = [
+        {
+            "token": best,
+            "logprob": p,
+            "top_logprobs": [{"token": second, "logprob": q}, {"token": best, "logprob": p}],
+        }
+        for best, p, second, q in tokens
+    ]
+    return {"choices": [{"message": {"content": "x"}, "logprobs": {"content": content}}]}
+
+
+def test_a_difference_between_servers_is_found_by_token_and_judged_by_its_margin():
+    same = ("1", -0.1, "2", -3.0)
+    pairs = [
+        (("a", -0.69, "b", -0.71), ("b", -0.69, "a", -0.70), "tie"),
+        (("a", -0.1, "b", -2.5), ("b", -0.1, "a", -2.5), "fault"),
+        (("a", -0.69, "b", -0.71), ("c", -0.69, "a", -0.70), "fault"),
+    ]
+    for left, right, verdict in pairs:
+        engine, servers = opened(
+            "vllm",
+            {
+                ("dflash", "/v1/chat/completions"): told(same, right),
+                ("plain", "/v1/chat/completions"): told(same, left),
+            },
+        )
+        found = engine.served_divergence(GREEDY)
+        assert (found.index, found.baseline_text, found.dflash_text) == (1, left[0], right[0])
+        assert found.verdict == verdict and found.baseline[0].text == left[0]
+        assert all(b["logprobs"] and not b["stream"] for b in servers.bodies())
+
+
+def test_servers_that_agree_or_give_no_logprobs_show_no_difference():
+    for body in (told(("1", -0.1, "2", -3.0)), {"choices": []}, {"choices": [{"logprobs": None}]}):
+        engine, _ = opened("vllm", {(lane, "/v1/chat/completions"): body for lane in ("dflash", "plain")})  # fmt: skip
+        assert engine.served_divergence(GREEDY) is None
+
+
 # ---- sockets ------------------------------------------------------------------------------------
 
 
