@@ -15,6 +15,7 @@ from pathlib import Path
 from typing import Any
 
 import torch
+from torch import nn
 from transformers import AutoModelForCausalLM, AutoTokenizer, PreTrainedModel
 
 from dflash.errors import CheckpointError
@@ -101,7 +102,7 @@ def load_target(path: Path) -> PreTrainedModel:
             "Give a folder or hub id of a causal language model with safetensors weights.",
         ) from error
     if on_gpu:
-        model.cuda()
+        nn.Module.to(model, "cuda")
     model.eval().requires_grad_(False)
     speed_up_attention(model)
     return model

@@ -51,7 +51,8 @@ def choose_mask_token(
         named.insert(0, tokenizer.mask_token_id)
     ended = stop_token_ids(target, tokenizer) | {tokenizer.pad_token_id, tokenizer.bos_token_id}
     special = [i for i, t in sorted(tokenizer.added_tokens_decoder.items()) if t.special]
-    spare = range(len(tokenizer), target.get_input_embeddings().weight.shape[0])
+    embedding: Any = target.get_input_embeddings()
+    spare = range(len(tokenizer), embedding.weight.shape[0])
     for token_id in (*named, *reversed(special), *spare):
         if token_id not in ended and token_id not in seen_ids:
             return token_id

@@ -28,7 +28,7 @@ log = logging.getLogger(__name__)
 
 BEGIN_ID, END_ID, USER_ID, ASSISTANT_ID, PAD_ID = range(5)  # as SPECIAL_TOKENS has them
 _STATE_FILE = "training_state.pt"
-_MIX = {"chat": 2, "code": 3, "math": 5, "json": 3, "translate": 4, "edit": 4}  # tasks per share
+_MIX = {"chat": 2, "code": 3, "math": 5, "json": 4, "translate": 5, "edit": 3}  # tasks per share
 
 
 # Rows are padded to one of these: each shape costs a minute of compiling, and longer rows are rare.
@@ -64,7 +64,7 @@ class TargetRecipe:
     tokenizer_tasks: int = 3000  # of every kind
     share_tasks: int = 200  # tasks in one share of a chunk
     drill_steps: int = 300  # the first steps see nothing but short copying drills
-    drills_per_chunk: int = 400  # later ones a few longer drills in every chunk
+    drills_per_chunk: int = 200  # later ones a few longer drills in every chunk
     compiled: bool = True  # where a C++ compiler is found; pays after a few minutes
     seed: int = 0
 

@@ -71,12 +71,23 @@ def _product(k: int, n: int) -> str:
     return f"{k} * {n} = {k * n}"
 
 
+def _worked(total: int, sign: str, n: int) -> str:
+    """A sum or difference, one place at a time: ``38 + 45 = 78 + 5 = 83``."""
+    parts = [digit * place for place in (100, 10, 1) if (digit := n // place % 10)]
+    steps = [f"{total} {sign} {n}"]
+    for at, part in enumerate(parts):
+        total += part if sign == "+" else -part
+        rest = sum(parts[at + 1 :])
+        steps.append(f"{total} {sign} {rest}" if rest else str(total))
+    return " = ".join(steps)
+
+
 def _gain(rng: random.Random, problem: _Problem, other: str) -> None:
     n = rng.randint(2, 99)
     said, why = rng.choice(_GAINS)
     names = {"name": problem.name, "other": other, "n": n, "thing": problem.thing}
     problem.told.append(said.format(**names))
-    problem.worked.append(f"{why.format(**names)}: {problem.total} + {n} = {problem.total + n}")
+    problem.worked.append(f"{why.format(**names)}: {_worked(problem.total, '+', n)}")
     problem.total += n
 
 
@@ -85,7 +96,7 @@ def _loss(rng: random.Random, problem: _Problem, other: str) -> None:
     said, why = rng.choice(_LOSSES)
     names = {"name": problem.name, "other": other, "n": n, "thing": problem.thing}
     problem.told.append(words.upper_first(said.format(**names)))
-    problem.worked.append(f"{why.format(**names)}: {problem.total} - {n} = {problem.total - n}")
+    problem.worked.append(f"{why.format(**names)}: {_worked(problem.total, '-', n)}")
     problem.total -= n
 
 
@@ -102,7 +113,7 @@ def _packs(rng: random.Random, problem: _Problem, other: str) -> None:
     }
     problem.told.append(said.format(**names))
     problem.worked.append(f"{why.format(**names)}: {_product(k, n)}")
-    problem.worked.append(f"Add them: {problem.total} + {k * n} = {problem.total + k * n}")
+    problem.worked.append(f"Add them: {_worked(problem.total, '+', k * n)}")
     problem.total += k * n
 
 
