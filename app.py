@@ -6,11 +6,14 @@ import os
 
 os.environ.setdefault("GRADIO_ANALYTICS_ENABLED", "False")
 
+from app.hosted import limits_from
+from app.runs import MAX_FILE_BYTES
 from app.theme import build_theme
 from app.ui import CSS, build_demo
 
-demo = build_demo()
-demo.queue(max_size=64)
+limits = limits_from(os.environ)
+demo = build_demo(limits=limits)
+demo.queue(max_size=limits.max_waiting)
 
 if __name__ == "__main__":
-    demo.launch(theme=build_theme(), css_paths=CSS, mcp_server=True)
+    demo.launch(theme=build_theme(), css_paths=CSS, mcp_server=True, max_file_size=MAX_FILE_BYTES)

@@ -20,6 +20,7 @@ from app.advice_form import AdviceForm, ask
 from app.charts import chart_table
 from app.charts_advice import speedup_curve
 from app.form import OWN_PAIR
+from app.hosted import HOME, Limits
 from app.runs import read_limited
 from app.session import EnginePool, PairChoice
 from app.tabs.advisor import Advisor
@@ -34,16 +35,18 @@ _PRIVATE: dict[str, Any] = {
 }
 
 
-def wire_advisor(tab: Advisor, block: gr.Slider, tabs: gr.Tabs) -> None:
+def wire_advisor(tab: Advisor, block: gr.Slider, tabs: gr.Tabs, limits: Limits = HOME) -> None:
     """Connect the tab; ``block`` is the playground's slider that an answer can set."""
 
     def on_advise(export_to: str, *values: Any) -> list[Any]:
-        return _guarded(lambda: advice_outputs(ask(AdviceForm(*values)), export_to))
+        form = AdviceForm(*values)
+        return _guarded(lambda: advice_outputs(ask(limits.check_advice(form)), export_to))
 
     def on_against(export_to: str, *values: Any) -> list[Any]:
         form = AdviceForm(*values)
 
         def both() -> list[Any]:
+            limits.check_advice(form)
             evidence = ask(form.with_policy("evidence"))
             guide = ask(form.with_policy("guide"))
             return advice_outputs(evidence, export_to, advice_view.against(evidence, guide))
@@ -79,19 +82,21 @@ def wire_advisor(tab: Advisor, block: gr.Slider, tabs: gr.Tabs) -> None:
     tab.use.click(on_use, tab.answer, [block, tabs], **_PRIVATE)
 
 
-def wire_beside(demo: gr.Blocks, page: Playground, pool: EnginePool) -> None:
+def wire_beside(demo: gr.Blocks, page: Playground, pool: EnginePool, limits: Limits = HOME) -> None:
     """Keep the advice beside the playground's slider true to the pair and the prompt as typed."""
     inputs = [page.pair, page.target, page.draft, page.prompt]
 
     def on_change(pair_id: str, target: str, draft: str, prompt: str) -> str:
         choice = PairChoice(pair_id, *((target, draft) if pair_id == OWN_PAIR else ()))
         try:
+            limits.check_choice(choice)
             return advice_view.advice_line(advice_for(pool, choice, prompt))
         except DFlashError as error:
             return f'<p class="advice">No advice: {escape(str(error))}</p>'
 
     def on_use(pair_id: str, target: str, draft: str, prompt: str) -> Any:
         choice = PairChoice(pair_id, *((target, draft) if pair_id == OWN_PAIR else ()))
+        _guarded(lambda: limits.check_choice(choice))
         value = _guarded(lambda: advice_for(pool, choice, prompt).knobs["block_size"].value)
         return gr.skip() if value is None else gr.update(value=value)
 

@@ -7,7 +7,10 @@ configs are read as data; nothing is generated here.
 from __future__ import annotations
 
 import contextlib
-from collections.abc import Iterator
+import functools
+import inspect
+from collections.abc import Callable, Iterator
+from typing import Any
 
 import gradio as gr
 
@@ -18,13 +21,32 @@ from advisor.exports import yaml_file
 from advisor.schema import ENGINES
 from app import wiring
 from app.advice_form import AdviceForm, ask, is_pasted, named_files, one_of, settings_from
+from app.hosted import HOME, Limits
 from dflash.errors import DFlashError
 
+_MODEL_FIELDS = ("draft", "target", "tokenizer")
 
-def add_endpoints() -> None:
+
+def add_endpoints(limits: Limits = HOME) -> None:
     """Register ``/check``, ``/recommend`` and ``/export``; call inside the Blocks."""
     for endpoint in (check, recommend, export):
-        gr.api(endpoint, api_name=endpoint.__name__, queue=False)
+        gr.api(_within(limits, endpoint), api_name=endpoint.__name__, queue=False)
+
+
+def _within(limits: Limits, endpoint: Callable[..., dict]) -> Callable[..., dict]:
+    """The endpoint, with the models it is given checked first; signature and words stay."""
+    signature = inspect.signature(endpoint)
+
+    @functools.wraps(endpoint)
+    def checked(*args: Any, **named: Any) -> dict:
+        given = signature.bind(*args, **named).arguments
+        try:
+            limits.check_model_names(**{n: given[n] for n in _MODEL_FIELDS if n in given})
+        except DFlashError as error:
+            raise wiring.shown(error) from error
+        return endpoint(*args, **named)
+
+    return checked
 
 
 def check(

@@ -23,6 +23,7 @@ from app.finished import (
     what_if_view,
 )
 from app.form import PlaygroundForm
+from app.hosted import HOME, Limits
 from app.microscope_view import microscope, no_difference
 from app.pair_card import pair_card
 from app.race import SLICE_S, in_slices, race, warm_up
@@ -44,10 +45,17 @@ Views: TypeAlias = Generator[PlaygroundView, None, None]
 class PlaygroundHandlers:
     """The playground's events. One object per page; everything per visitor is in ``sessions``."""
 
-    def __init__(self, pool: EnginePool, sessions: Sessions, machine: Callable[[], str]) -> None:
+    def __init__(
+        self,
+        pool: EnginePool,
+        sessions: Sessions,
+        machine: Callable[[], str],
+        limits: Limits = HOME,
+    ) -> None:
         self.pool = pool
         self.sessions = sessions
         self.machine = machine
+        self.limits = limits
 
     def on_run(self, form: PlaygroundForm, session_id: str) -> Views:
         """Race both lanes. Safe to abandon: the device is free again on the way out."""
@@ -141,6 +149,8 @@ class PlaygroundHandlers:
     def _guarded(self, session: Session, form: PlaygroundForm, *, check: bool = False) -> Views:
         try:
             request, choice = form.request(), form.choice()
+            self.limits.check_choice(choice)
+            self.limits.check_request(request)
         except DFlashError as error:
             yield _refused(error)
             return

@@ -7,6 +7,7 @@ from html import escape
 
 from app import view
 from app.form import OWN_PAIR
+from app.hosted import HOME, Limits
 from dflash.engines import Engine
 from dflash.presets import PairPreset, load_pair, pair_ids
 
@@ -16,15 +17,18 @@ _FALLBACK_BLOCK = 16
 _OPENABLE = ("embedded", "released", "gated")
 
 
-def pair_choices() -> list[tuple[str, str]]:
+def pair_choices(limits: Limits = HOME) -> list[tuple[str, str]]:
     """(label, id) for the picker: the embedded pairs, the catalogue, one's own."""
-    known = pair_ids()
+    own = [("my own: a folder or a hub id", OWN_PAIR)] if limits.offers_own_models else []
+    return [*catalogue_choices(limits), *own]
+
+
+def catalogue_choices(limits: Limits = HOME) -> list[tuple[str, str]]:
+    """(label, id) of every pair that can be opened here, the embedded ones first."""
+    known = [i for i in pair_ids() if limits.pair_ids is None or i in limits.pair_ids]
     first = [pair_id for pair_id in (DEFAULT_PAIR, SECOND_PAIR) if pair_id in known]
     rest = [i for i in known if i not in first and _openable(load_pair(i))]
-    return [
-        *((_label(load_pair(pair_id)), pair_id) for pair_id in (*first, *rest)),
-        ("my own: a folder or a hub id", OWN_PAIR),
-    ]
+    return [(_label(load_pair(pair_id)), pair_id) for pair_id in (*first, *rest)]
 
 
 def trained_block(pair_id: str) -> int:

@@ -133,7 +133,7 @@ def _wire_load(
         return wiring.race_outputs(replace(shown, stage=None, headline=None))
 
     def on_link(request: gr.Request) -> list[Any]:
-        known = frozenset(pair_id for _, pair_id in pair_card.pair_choices())
+        known = frozenset(pair_id for _, pair_id in pair_card.pair_choices(handlers.limits))
         fields = read_link(dict(request.query_params), known_pairs=known)
         return [
             gr.update(value=fields[name]) if name in fields else gr.skip() for name in FORM_FIELDS

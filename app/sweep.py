@@ -10,6 +10,7 @@ from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 
 from app import view
+from app.hosted import HOME, Limits
 from app.session import EnginePool, PairChoice, Step
 from dflash import measurements
 from dflash.benchmark import calibrate as timing
@@ -45,8 +46,11 @@ class SweepForm:
         count = int(self.prompts_per_set)
         return tuple(p for name in self.prompt_sets for p in load_prompts(name, limit=count))
 
-    def plan(self, engine: Engine) -> Plan:
+    def plan(self, engine: Engine, limits: Limits = HOME) -> Plan:
         """The runs to make. Raises ``DFlashError`` for blocks the draft cannot draw."""
+        limits.check_prompt_sets(self.prompt_sets)
+        limits.check_new_tokens(int(self.max_new_tokens))
+        max_runs = limits.max_sweep_runs or MAX_RUNS
         trained = engine.trained_block_size or 1
         blocks = sorted({int(b) for b in self.block_sizes if int(b) > 1})
         if not blocks or blocks[-1] > trained:
@@ -57,9 +61,9 @@ class SweepForm:
         arms += [Arm("dflash", block, engine) for block in blocks]
         sampling = SamplingParams(max_new_tokens=int(self.max_new_tokens))
         plan = Plan(tuple(arms), self.prompts(), sampling, int(self.repeats))
-        if plan.num_runs > MAX_RUNS:
+        if plan.num_runs > max_runs:
             raise DFlashError(
-                f"that is {plan.num_runs} runs; the page makes at most {MAX_RUNS}.",
+                f"that is {plan.num_runs} runs; the page makes at most {max_runs}.",
                 "Choose fewer prompts or block sizes, or use python -m dflash.benchmark.",
             )
         return plan
@@ -78,17 +82,21 @@ class SweepState:
 
 
 def sweep(
-    pool: EnginePool, form: SweepForm, should_stop: Callable[[], bool]
+    pool: EnginePool,
+    form: SweepForm,
+    should_stop: Callable[[], bool],
+    limits: Limits = HOME,
 ) -> Iterator[SweepState]:
     """Measure, telling how far it is and what it has found; a stop keeps what there is.
 
     The device is held throughout: nothing else may run while times are taken.
     """
+    limits.check_pair(form.pair_id)
     with pool.device:
         yield from _opened(pool, form.pair_id, should_stop)
         engine = pool.peek(PairChoice(form.pair_id))
         assert engine is not None
-        plan = form.plan(engine)
+        plan = form.plan(engine, limits)
         yield SweepState("busy", "warming up every block size", 0.0)
         warm_up(plan)
         runs: list[Run] = []
@@ -137,9 +145,10 @@ def _summaries(runs: list[Run]) -> tuple[BlockSummary, ...]:
 
 
 def calibrate(
-    pool: EnginePool, pair_id: str, should_stop: Callable[[], bool]
+    pool: EnginePool, pair_id: str, should_stop: Callable[[], bool], limits: Limits = HOME
 ) -> Iterator[SweepState]:
     """Time the parts of a cycle on this machine and keep them where the advisor looks."""
+    limits.check_pair(pair_id)
     with pool.device:
         yield from _opened(pool, pair_id, should_stop)
         engine = pool.peek(PairChoice(pair_id))

@@ -12,6 +12,7 @@ import gradio as gr
 
 from app import view, wiring
 from app.charts_sweep import heat_map
+from app.hosted import HOME, Limits
 from app.session import EnginePool, Sessions, Stopped
 from app.sweep import SweepForm, SweepState, calibrate, results_table, sweep
 from app.tabs.benchmark import Benchmark
@@ -21,7 +22,9 @@ from dflash.errors import DFlashError
 _PRIVATE: dict[str, Any] = {"api_visibility": "private", "show_progress": "hidden"}
 
 
-def wire_benchmark(tab: Benchmark, pool: EnginePool, sessions: Sessions) -> None:
+def wire_benchmark(
+    tab: Benchmark, pool: EnginePool, sessions: Sessions, limits: Limits = HOME
+) -> None:
     """Connect the tab; measuring shares the device with the playground, one at a time."""
 
     def states(request: gr.Request, begin: Callable[..., Iterator[SweepState]]) -> Iterator[Any]:
@@ -37,10 +40,12 @@ def wire_benchmark(tab: Benchmark, pool: EnginePool, sessions: Sessions) -> None
 
     def on_sweep(request: gr.Request, *values: Any) -> Iterator[Any]:
         form = SweepForm(*values)
-        yield from states(request, lambda should_stop: sweep(pool, form, should_stop))
+        yield from states(request, lambda should_stop: sweep(pool, form, should_stop, limits))
 
     def on_calibrate(request: gr.Request, pair_id: str) -> Iterator[Any]:
-        yield from states(request, lambda should_stop: calibrate(pool, pair_id, should_stop))
+        yield from states(
+            request, lambda should_stop: calibrate(pool, pair_id, should_stop, limits)
+        )
 
     def on_stop(request: gr.Request) -> str:
         sessions.of(wiring.session_id(request)).stop.set()

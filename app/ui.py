@@ -11,6 +11,7 @@ from app import wiring
 from app.advice_wiring import wire_advisor, wire_beside
 from app.api import add_endpoints
 from app.handlers import PlaygroundHandlers
+from app.hosted import HOME, Limits
 from app.open_pair import open_pair
 from app.playground_wiring import wire_playground
 from app.session import EnginePool, PairChoice, Report, Sessions
@@ -35,26 +36,28 @@ _SHORTCUTS = """() => {
 }"""
 
 
-def build_demo(opener: Callable[[PairChoice, Report], Engine] = open_pair) -> gr.Blocks:
+def build_demo(
+    opener: Callable[[PairChoice, Report], Engine] = open_pair, limits: Limits = HOME
+) -> gr.Blocks:
     """Build the whole page. Opens no model and imports no torch; ``opener`` opens pairs later."""
     pool, sessions = EnginePool(opener), Sessions()
-    handlers = PlaygroundHandlers(pool, sessions, lambda: detect().title)
+    handlers = PlaygroundHandlers(pool, sessions, lambda: detect().title, limits)
     with gr.Blocks(title="DFlash Playground", fill_width=True) as demo:
         gr.HTML(_HEADER, apply_default_css=False)
-        with gr.Tabs(elem_id="tabs") as tabs:
+        with gr.Tabs(elem_id="tabs", overflow_behavior="wrap") as tabs:
             with gr.Tab("Playground", id="playground"):
-                playground = build_playground()
+                playground = build_playground(limits)
             with gr.Tab("Advisor", id="advisor-tab"):
                 advisor = build_advisor()
             with gr.Tab("Benchmark", id="benchmark-tab"):
-                benchmark = build_benchmark()
+                benchmark = build_benchmark(limits)
             with gr.Tab("Learn", id="learn"):
                 formula = build_learn()
         wire_playground(demo, playground, formula, handlers)
-        wire_advisor(advisor, playground.block, tabs)
-        wire_beside(demo, playground, pool)
-        wire_benchmark(benchmark, pool, sessions)
-        add_endpoints()
+        wire_advisor(advisor, playground.block, tabs, limits)
+        wire_beside(demo, playground, pool, limits)
+        wire_benchmark(benchmark, pool, sessions, limits)
+        add_endpoints(limits)
         demo.load(None, js=_SHORTCUTS, api_visibility="private")
         _forget_closed_windows(demo, sessions)
     return demo

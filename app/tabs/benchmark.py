@@ -6,7 +6,8 @@ from dataclasses import dataclass
 
 import gradio as gr
 
-from app.pair_card import DEFAULT_PAIR, pair_choices
+from app.hosted import HOME, Limits
+from app.pair_card import DEFAULT_PAIR, catalogue_choices
 from dflash.presets import preset_ids
 
 
@@ -33,7 +34,7 @@ class Benchmark:
         ]  # fmt: skip
 
 
-def build_benchmark() -> Benchmark:
+def build_benchmark(limits: Limits = HOME) -> Benchmark:
     """Lay the tab out."""
     sets = list(preset_ids("prompts"))
     first = ["demo"] if "demo" in sets else sets[:2]
@@ -44,7 +45,7 @@ def build_benchmark() -> Benchmark:
         apply_default_css=False,
     )
     with gr.Row():
-        pair = gr.Dropdown(pair_choices()[:-1], value=DEFAULT_PAIR, label="Pair")
+        pair = gr.Dropdown(catalogue_choices(limits), value=DEFAULT_PAIR, label="Pair")
         kinds = gr.Dropdown(sets, value=first, multiselect=True, label="Prompt sets")
         blocks = gr.Dropdown(
             [2, 3, 4, 5, 6, 8, 10, 12, 16], value=[4, 8, 16], multiselect=True, label="Block sizes"

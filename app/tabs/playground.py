@@ -10,6 +10,7 @@ import gradio as gr
 
 from app.charts import CHART_TITLES
 from app.examples import EXAMPLES
+from app.hosted import HOME, Limits
 from app.pair_card import DEFAULT_PAIR, pair_card, pair_choices, trained_block
 from app.recorded import recorded_runs
 
@@ -76,9 +77,9 @@ class Playground:
         return [self.what_block, self.what_text, self.what_plot]
 
 
-def build_playground() -> Playground:
+def build_playground(limits: Limits = HOME) -> Playground:
     """Lay the tab out. The first visit's recorded run is filled in by the wiring."""
-    parts: dict[str, Any] = {**_top_line(), **_form()}
+    parts: dict[str, Any] = {**_top_line(limits), **_form()}
     parts["status"] = gr.HTML(elem_id="status", apply_default_css=False)
     parts["headline"] = gr.HTML(elem_id="headline", apply_default_css=False)
     parts["stage"] = _scripted("stage", "stage.js")
@@ -153,10 +154,15 @@ def _what_if() -> dict[str, Any]:
     return {"what_block": block, "what_text": text, "what_plot": plot, "check": check}
 
 
-def _top_line() -> dict[str, Any]:
+def _top_line(limits: Limits) -> dict[str, Any]:
     with gr.Row(elem_id="top-line"):
         pair = gr.Dropdown(
-            pair_choices(), value=DEFAULT_PAIR, label="Model pair", scale=2, elem_id="pair"
+            pair_choices(limits),
+            value=DEFAULT_PAIR,
+            label="Model pair",
+            scale=2,
+            min_width=280,
+            elem_id="pair",
         )
         card = gr.HTML(
             pair_card(DEFAULT_PAIR), apply_default_css=False, elem_id="pair-card", min_width=280
@@ -238,7 +244,7 @@ def _charts() -> tuple[gr.Plot | gr.HTML, ...]:
         for title in CHART_TITLES[:_NUM_FRONT_CHARTS]:
             with gr.Column(min_width=300):
                 components += _chart(title)
-    with gr.Tabs(elem_id="more-charts"):
+    with gr.Tabs(elem_id="more-charts", overflow_behavior="wrap"):
         for title in CHART_TITLES[_NUM_FRONT_CHARTS:]:
             with gr.Tab(title):
                 components += _chart(title)

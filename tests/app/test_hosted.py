@@ -1,0 +1,147 @@
+"""A public page: what visitors may name, how much they may ask for, and that home has no limits."""
+
+from __future__ import annotations
+
+import pytest
+
+from app.advice_form import AdviceForm
+from app.api import add_endpoints
+from app.form import OWN_PAIR, PlaygroundForm
+from app.handlers import PlaygroundHandlers
+from app.hosted import HOME, limits_from
+from app.pair_card import pair_choices
+from app.session import EnginePool, PairChoice, Sessions
+from app.sweep import SweepForm, sweep
+from dflash.errors import DFlashError
+
+PUBLIC = limits_from({"SPACE_ID": "someone/dflash-playground"})
+
+
+def form(**changes) -> PlaygroundForm:
+    fields = dict(
+        pair_id="demo", target="", draft="", prompt="hello", block_size=8, max_new_tokens=32,
+        temperature=0.0, seed=0, top_k=0, top_p=1.0, enable_thinking=False,
+    )  # fmt: skip
+    return PlaygroundForm(**{**fields, **changes})
+
+
+def handlers(counting_engine, opened: list) -> PlaygroundHandlers:
+    def opener(choice, report):
+        opened.append(choice)
+        return counting_engine()
+
+    return PlaygroundHandlers(EnginePool(opener), Sessions(), lambda: "here", PUBLIC)
+
+
+@pytest.mark.parametrize(
+    ("environ", "hosted"),
+    [
+        ({}, False),
+        ({"SPACE_ID": ""}, False),
+        ({"SPACE_ID": "a/b"}, True),
+        ({"DFLASH_HOSTED": "1"}, True),
+        ({"SPACE_ID": "a/b", "DFLASH_HOSTED": "0"}, False),
+    ],
+)
+def test_a_space_is_public_unless_its_owner_says_it_is_not(environ, hosted):
+    assert limits_from(environ).is_hosted is hosted
+
+
+def test_a_public_page_serves_the_pairs_that_come_with_it_and_no_others():
+    assert {"demo", "smollm2-135m"} == PUBLIC.pair_ids
+    ids = {pair_id for _, pair_id in pair_choices(PUBLIC)}
+    assert ids == {"demo", "smollm2-135m"}
+    assert OWN_PAIR in {pair_id for _, pair_id in pair_choices(HOME)}
+
+
+def test_the_owner_may_serve_other_pairs_of_the_catalogue_but_no_unknown_ones():
+    limits = limits_from({"SPACE_ID": "a/b", "DFLASH_HOSTED_PAIRS": "demo, qwen3-4b"})
+    assert limits.pair_ids == {"demo", "qwen3-4b"}
+    with pytest.raises(DFlashError, match="qwen3-4bb"):
+        limits_from({"SPACE_ID": "a/b", "DFLASH_HOSTED_PAIRS": "qwen3-4bb"})
+
+
+@pytest.mark.parametrize(
+    "changes",
+    [
+        {"pair_id": OWN_PAIR, "target": "/etc", "draft": "/root"},
+        {"pair_id": OWN_PAIR, "target": "someone/huge-model", "draft": "someone/draft"},
+        {"pair_id": "qwen3-8b"},
+        {"pair_id": "../../../etc/passwd"},
+        {"prompt": "word " * 2000},
+        {"max_new_tokens": 100_000},
+    ],
+)
+def test_what_is_not_served_is_refused_in_a_sentence_before_anything_is_opened(
+    counting_engine, changes
+):
+    opened: list = []
+    views = list(handlers(counting_engine, opened).on_run(form(**changes), "visitor"))
+    assert opened == []
+    assert len(views) == 1 and views[0].running is False
+    assert "here" in views[0].status
+
+
+def test_a_served_pair_runs_as_at_home(counting_engine):
+    opened: list = []
+    views = list(handlers(counting_engine, opened).on_run(form(), "visitor"))
+    assert opened == [PairChoice("demo")]
+    assert views[-1].headline
+
+
+@pytest.mark.parametrize(
+    "name",
+    ["/etc/passwd", "../../etc", "~/.ssh", "presets/../../x", "someone/private-model", "file.gguf"],
+)
+@pytest.mark.parametrize("field", ["draft", "target", "tokenizer"])
+def test_the_advisor_reads_no_path_and_no_foreign_hub_id_on_a_public_page(field, name):
+    with pytest.raises(DFlashError, match=field):
+        PUBLIC.check_advice(AdviceForm(**{field: name}))
+    HOME.check_advice(AdviceForm(**{field: name}))
+
+
+@pytest.mark.parametrize("name", ["qwen3-8b", "Qwen/Qwen3-8B", "", ' {"block_size": 16}'])
+def test_catalogue_names_and_pasted_configs_are_welcome_on_a_public_page(name):
+    PUBLIC.check_advice(AdviceForm(draft=name, target=name))
+
+
+def test_endpoints_are_held_to_the_same_names(served_public):
+    ok = served_public.predict("qwen3-8b", api_name="/check")
+    assert ok["draft"]["block_size"] == 16
+    with pytest.raises(Exception, match="no name of the catalogue"):
+        served_public.predict("/etc/passwd", api_name="/check")
+    with pytest.raises(Exception, match="no name of the catalogue"):
+        served_public.predict("qwen3-8b", tokenizer="/etc", api_name="/check")
+    with pytest.raises(Exception, match="no name of the catalogue"):
+        served_public.predict(draft="/etc/passwd", api_name="/recommend")
+
+
+def test_a_sweep_on_a_public_page_is_small_and_reads_no_files(counting_engine, tmp_path):
+    pool = EnginePool(lambda choice, report: counting_engine())
+    fields = dict(
+        pair_id="demo", prompt_sets=["demo"], block_sizes=[4], prompts_per_set=1, repeats=1,
+        max_new_tokens=8,
+    )  # fmt: skip
+    secret = tmp_path / "secret.jsonl"
+    secret.write_text('{"category": "x", "turns": ["secret"]}\n')
+    for changes, why in (
+        ({"pair_id": "qwen3-8b"}, "does not run here"),
+        ({"prompt_sets": [str(secret)]}, "no prompt set"),
+        ({"max_new_tokens": 4096}, "allowed here"),
+        ({"prompts_per_set": 12, "repeats": 10, "block_sizes": [2, 4, 8]}, "at most 60"),
+    ):
+        with pytest.raises(DFlashError, match=why):
+            list(sweep(pool, SweepForm(**{**fields, **changes}), lambda: False, PUBLIC))
+    assert not pool.device.locked()
+
+
+@pytest.fixture(scope="module")
+def served_public():
+    import gradio as gr
+    from gradio_client import Client
+
+    with gr.Blocks() as demo:
+        add_endpoints(PUBLIC)
+    _, url, _ = demo.launch(prevent_thread_lock=True, quiet=True)
+    yield Client(url, verbose=False)
+    demo.close()
