@@ -169,4 +169,4 @@ def folded(summary: str, body: str) -> str:
 def _sentence(text: str) -> str:
     """Start with a capital, unless the first word is a name such as block_size."""
     first = text.split(" ", 1)[0]
-    return text[:1].upper() + text[1:] if first.isalpha() else text
+    return text[:1].upper() + text[1:] if first.rstrip(":,.;").isalpha() else text
