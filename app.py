@@ -10,9 +10,10 @@ from app.hosted import limits_from
 from app.runs import MAX_FILE_BYTES
 from app.theme import build_theme
 from app.ui import CSS, build_demo
+from app.zerogpu import import_spaces
 
 limits = limits_from(os.environ)
-demo = build_demo(limits=limits)
+demo = build_demo(limits=limits, spaces=import_spaces(os.environ))
 demo.queue(max_size=limits.max_waiting)
 
 if __name__ == "__main__":

@@ -9,6 +9,7 @@ from __future__ import annotations
 import time
 from collections.abc import Callable, Generator, Iterator
 from contextlib import closing, contextmanager
+from dataclasses import replace
 from typing import TypeAlias
 
 from app import view
@@ -24,19 +25,20 @@ from app.finished import (
 )
 from app.form import PlaygroundForm
 from app.hosted import HOME, Limits
-from app.microscope_view import microscope, no_difference
+from app.look import look_closer
 from app.pair_card import pair_card
-from app.race import SLICE_S, in_slices, race, warm_up
+from app.race import SLICE_S, RaceEvent, in_slices, race, warm_up
+from app.recorded import recorded_runs
 from app.recorder import Recorder
 from app.runs import Run, load_run
-from app.session import EnginePool, PairChoice, Session, Sessions, Stopped
+from app.session import EnginePool, GpuRefused, PairChoice, Session, Sessions, Stopped
 from app.share import link_query
 from app.stage import StageHeader, StageWriter
 from app.whatif import CycleCost, cycle_cost, predictions
+from app.zerogpu import LentGpu, race_slices
 from dflash.budget import check_block_size
-from dflash.close_look import CloseLook
 from dflash.engines import Engine
-from dflash.errors import DFlashError, EngineError
+from dflash.errors import DFlashError
 from dflash.schema import Request
 
 Views: TypeAlias = Generator[PlaygroundView, None, None]
@@ -51,11 +53,13 @@ class PlaygroundHandlers:
         sessions: Sessions,
         machine: Callable[[], str],
         limits: Limits = HOME,
+        lent: LentGpu | None = None,
     ) -> None:
         self.pool = pool
         self.sessions = sessions
         self.machine = machine
         self.limits = limits
+        self.lent = lent
 
     def on_run(self, form: PlaygroundForm, session_id: str) -> Views:
         """Race both lanes. Safe to abandon: the device is free again on the way out."""
@@ -126,7 +130,9 @@ class PlaygroundHandlers:
 
     def show(self, run: Run, session_id: str, *, autoplay: bool = False) -> PlaygroundView:
         """Show a run that is over."""
-        session = self.sessions.of(session_id)
+        return self._show(self.sessions.of(session_id), run, autoplay=autoplay)
+
+    def _show(self, session: Session, run: Run, *, autoplay: bool) -> PlaygroundView:
         session.keep(run)
         session.rebase(run, None)
         return self._finished(session, run, replay_text(run, autoplay=autoplay))
@@ -166,8 +172,17 @@ class PlaygroundHandlers:
                 yield from work
         except Stopped as error:
             yield PlaygroundView(status=view.status_line("warn", str(error)), running=False)
+        except GpuRefused as error:
+            yield from self._recorded_instead(session, error)
         except DFlashError as error:
             yield _refused(error)
+
+    def _recorded_instead(self, session: Session, error: GpuRefused) -> Views:
+        if recorded_runs():
+            shown = self._show(session, recorded_runs()[0], autoplay=True)
+            yield replace(shown, status=_refused(error).status)
+        else:
+            yield _refused(DFlashError(error.message, "Try again later."))
 
     def _opened(
         self, session: Session, choice: PairChoice
@@ -180,30 +195,30 @@ class PlaygroundHandlers:
 
     def _look(self, session: Session, choice: PairChoice, run: Run) -> Views:
         engine = yield from self._opened(session, choice)
-        if not isinstance(engine, CloseLook):
-            raise EngineError(f"{engine.info.backend} cannot look at a run again.")
         writer = StageWriter(run.word, session.stage_text)
-        since = time.monotonic()
-        with closing(engine.slot_odds(run.dflash)) as odds:  # type: ignore[type-var]
-            for number, slots in enumerate(odds):
+        since, parting = time.monotonic(), ""
+        found = self.lent.run(look_closer, choice, run) if self.lent else look_closer(engine, run)
+        with closing(found) as parts:  # type: ignore[type-var]
+            for number, part in enumerate(parts):
                 if session.stop.is_set():
                     raise Stopped("stopped looking.")
-                writer.odds(number, slots)
+                if isinstance(part, str):
+                    parting = part
+                    continue
+                writer.odds(number, part)
                 if time.monotonic() - since > SLICE_S:
                     since = time.monotonic()
                     yield PlaygroundView(stage=writer.text)
         session.stage_text = writer.text
         status = view.status_line("good", "hover or focus a slot of the blocks to see its odds")
-        yield PlaygroundView(
-            status=status, stage=writer.text, look=_part(engine, run), running=False
-        )
+        yield PlaygroundView(status=status, stage=writer.text, look=parting, running=False)
 
     def _race(
         self, session: Session, choice: PairChoice, request: Request, *, check: bool
     ) -> Views:
         engine = yield from self._opened(session, choice)
         check_block_size(request.block_size, engine.trained_block_size)
-        if not self.pool.is_warm(choice, request.block_size):
+        if self.lent is None and not self.pool.is_warm(choice, request.block_size):
             yield PlaygroundView(status=view.status_line("busy", "warming up both lanes"))
             warm_up(engine, request)
         recorder = Recorder(choice, (engine, engine), request, self.machine())
@@ -220,6 +235,7 @@ class PlaygroundHandlers:
             yield from self._stream(session, recorder, writer)
             completed = not session.stop.is_set()
         finally:
+            recorder.machine = self.machine()  # a lent GPU tells its name only while it works
             run = recorder.run(stopped=not completed)
             close_stage(writer, run)
             session.keep(run)
@@ -228,9 +244,8 @@ class PlaygroundHandlers:
         yield self._finished(session, run, writer.text, checked)
 
     def _stream(self, session: Session, recorder: Recorder, writer: StageWriter) -> Views:
-        events = race(recorder.engines, recorder.request, should_stop=session.stop.is_set)
         started = False
-        with closing(in_slices(events)) as slices:
+        with closing(self._slices(session, recorder)) as slices:
             for batch in slices:
                 recorder.add(batch)
                 writer.add(batch)
@@ -241,6 +256,16 @@ class PlaygroundHandlers:
                         "busy", "both lanes are running; their own clocks make the numbers"
                     )
                 yield PlaygroundView(status=status, stage=writer.text)
+                if session.stop.is_set() and self.lent:
+                    return  # closing is all that stops a race in another process
+
+    def _slices(
+        self, session: Session, recorder: Recorder
+    ) -> Generator[list[RaceEvent], None, None]:
+        if self.lent:
+            return self.lent.run(race_slices, recorder.choice, recorder.request)
+        events = race(recorder.engines, recorder.request, should_stop=session.stop.is_set)
+        return in_slices(events)
 
     def _finished(
         self, session: Session, run: Run, stage_text: str, checked: Checked | None = None
@@ -262,17 +287,6 @@ class PlaygroundHandlers:
 
 def _refused(error: DFlashError) -> PlaygroundView:
     return PlaygroundView(status=view.status_line("bad", error.message, error.hint), running=False)
-
-
-def _part(engine: CloseLook, run: Run) -> str:
-    """The place where two greedy texts part, if they do."""
-    comparison = run.comparison
-    index = comparison.first_difference
-    greedy = run.dflash.request.sampling.temperature == 0
-    longest = min(len(run.baseline.output_ids), len(run.dflash.output_ids))
-    if index is None or index >= longest or not greedy:
-        return no_difference(run)
-    return microscope(run, engine.divergence(run.baseline, run.dflash, index))
 
 
 @contextmanager

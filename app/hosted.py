@@ -35,6 +35,7 @@ class Limits:
     max_new_tokens: int | None = None
     max_sweep_runs: int | None = None
     max_waiting: int = 64  # events in the queue, over all visitors
+    measures: bool = True  # a GPU lent for seconds is nothing to measure with
 
     @property
     def offers_own_models(self) -> bool:
@@ -96,6 +97,15 @@ class Limits:
         self.check_model_names(draft=form.draft, target=form.target, tokenizer=form.tokenizer)
         return form
 
+    def check_measuring(self, pair_id: str) -> None:
+        """Refuse sweeps and calibration where they cannot be done. Raises ``DFlashError``."""
+        if not self.measures:
+            raise DFlashError(
+                "the GPU here is lent for single runs, too short to measure with.",
+                "Measure on your own machine with python -m dflash.benchmark.",
+            )
+        self.check_pair(pair_id)
+
     def check_prompt_sets(self, names: Iterable[str]) -> None:
         """Refuse data sets that are not ours: a name could be a file. Raises ``DFlashError``."""
         for name in names:
@@ -123,6 +133,7 @@ def limits_from(environ: Mapping[str, str]) -> Limits:
         max_new_tokens=_MAX_NEW_TOKENS,
         max_sweep_runs=_MAX_SWEEP_RUNS,
         max_waiting=_MAX_WAITING,
+        measures=not environ.get("SPACES_ZERO_GPU"),
     )
 
 

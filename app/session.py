@@ -28,6 +28,10 @@ class Stopped(DFlashError):
     """The user pressed Stop while something was still being prepared."""
 
 
+class GpuRefused(DFlashError):
+    """No device was lent for this run; something recorded can be shown instead."""
+
+
 @dataclass(frozen=True, slots=True)
 class PairChoice:
     """What the user picked: an id of the catalogue, or a target and a draft of his own."""
@@ -117,12 +121,18 @@ class EnginePool:
     def __init__(self, open_pair: Callable[[PairChoice, Report], Engine]) -> None:
         self.device = threading.Lock()
         self._open_pair = open_pair
+        self._most = _MAX_ENGINES
         self._engines: OrderedDict[PairChoice, Engine] = OrderedDict()
         self._warm: set[tuple[PairChoice, int]] = set()
 
     def peek(self, choice: PairChoice) -> Engine | None:
         """An engine that is already open."""
         return self._engines.get(choice)
+
+    def preload(self, choice: PairChoice) -> None:
+        """Open an engine in this very thread and keep it for good. Raises ``DFlashError``."""
+        self._engines[choice] = self._open_pair(choice, lambda text, done: None)
+        self._most = max(self._most, len(self._engines))
 
     def is_warm(self, choice: PairChoice, block_size: int) -> bool:
         """Whether both lanes have run at this block size; marks it so."""
@@ -139,7 +149,7 @@ class EnginePool:
         if choice in self._engines:
             self._engines.move_to_end(choice)
             return
-        while len(self._engines) >= _MAX_ENGINES:
+        while len(self._engines) >= self._most:
             old, engine = self._engines.popitem(last=False)
             engine.close()
             self._warm = {key for key in self._warm if key[0] != old}

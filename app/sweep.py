@@ -91,7 +91,7 @@ def sweep(
 
     The device is held throughout: nothing else may run while times are taken.
     """
-    limits.check_pair(form.pair_id)
+    limits.check_measuring(form.pair_id)
     with pool.device:
         yield from _opened(pool, form.pair_id, should_stop)
         engine = pool.peek(PairChoice(form.pair_id))
@@ -148,7 +148,7 @@ def calibrate(
     pool: EnginePool, pair_id: str, should_stop: Callable[[], bool], limits: Limits = HOME
 ) -> Iterator[SweepState]:
     """Time the parts of a cycle on this machine and keep them where the advisor looks."""
-    limits.check_pair(pair_id)
+    limits.check_measuring(pair_id)
     with pool.device:
         yield from _opened(pool, pair_id, should_stop)
         engine = pool.peek(PairChoice(pair_id))

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from pathlib import Path
+from typing import Any
 
 import gradio as gr
 
@@ -20,6 +21,7 @@ from app.tabs.advisor import build_advisor
 from app.tabs.benchmark import build_benchmark
 from app.tabs.learn import build_learn
 from app.tabs.playground import build_playground
+from app.zerogpu import lend
 from dflash.device import detect
 from dflash.engines import Engine
 
@@ -37,11 +39,17 @@ _SHORTCUTS = """() => {
 
 
 def build_demo(
-    opener: Callable[[PairChoice, Report], Engine] = open_pair, limits: Limits = HOME
+    opener: Callable[[PairChoice, Report], Engine] = open_pair,
+    limits: Limits = HOME,
+    spaces: Any | None = None,  # the package of that name, where a GPU is lent per call
 ) -> gr.Blocks:
-    """Build the whole page. Opens no model and imports no torch; ``opener`` opens pairs later."""
+    """Build the whole page; ``opener`` opens pairs later.
+
+    Opens no model and imports no torch, but where a GPU is lent every served pair is opened now.
+    """
     pool, sessions = EnginePool(opener), Sessions()
-    handlers = PlaygroundHandlers(pool, sessions, lambda: detect().title, limits)
+    lent = lend(spaces, pool, limits.pair_ids or ()) if spaces else None
+    handlers = PlaygroundHandlers(pool, sessions, lambda: detect().title, limits, lent)
     with gr.Blocks(title="DFlash Playground", fill_width=True) as demo:
         gr.HTML(_HEADER, apply_default_css=False)
         with gr.Tabs(elem_id="tabs", overflow_behavior="wrap") as tabs:

@@ -94,6 +94,10 @@ class TorchEngine:
         """See ``Engine.decode``."""
         return str(self.tokenizer.decode(ids, skip_special_tokens=False))
 
+    def device_now(self) -> str:
+        """The device's own name, asked now: a lent GPU is known only while it is lent."""
+        return device_name(self._device)
+
     def slot_odds(self, trace: Trace) -> Iterator[tuple[SlotOdds, ...]]:
         """See ``CloseLook.slot_odds``."""
         first = trace.prefilled

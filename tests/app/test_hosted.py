@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 import pytest
 
 from app.advice_form import AdviceForm
@@ -18,11 +20,7 @@ PUBLIC = limits_from({"SPACE_ID": "someone/dflash-playground"})
 
 
 def form(**changes) -> PlaygroundForm:
-    fields = dict(
-        pair_id="demo", target="", draft="", prompt="hello", block_size=8, max_new_tokens=32,
-        temperature=0.0, seed=0, top_k=0, top_p=1.0, enable_thinking=False,
-    )  # fmt: skip
-    return PlaygroundForm(**{**fields, **changes})
+    return replace(PlaygroundForm("demo", "", "", "hello", 8, 32, 0.0, 0, 0, 1.0, False), **changes)
 
 
 def handlers(counting_engine, opened: list) -> PlaygroundHandlers:
@@ -118,10 +116,7 @@ def test_endpoints_are_held_to_the_same_names(served_public):
 
 def test_a_sweep_on_a_public_page_is_small_and_reads_no_files(counting_engine, tmp_path):
     pool = EnginePool(lambda choice, report: counting_engine())
-    fields = dict(
-        pair_id="demo", prompt_sets=["demo"], block_sizes=[4], prompts_per_set=1, repeats=1,
-        max_new_tokens=8,
-    )  # fmt: skip
+    small = SweepForm("demo", ["demo"], [4], prompts_per_set=1, repeats=1, max_new_tokens=8)
     secret = tmp_path / "secret.jsonl"
     secret.write_text('{"category": "x", "turns": ["secret"]}\n')
     for changes, why in (
@@ -131,7 +126,7 @@ def test_a_sweep_on_a_public_page_is_small_and_reads_no_files(counting_engine, t
         ({"prompts_per_set": 12, "repeats": 10, "block_sizes": [2, 4, 8]}, "at most 60"),
     ):
         with pytest.raises(DFlashError, match=why):
-            list(sweep(pool, SweepForm(**{**fields, **changes}), lambda: False, PUBLIC))
+            list(sweep(pool, replace(small, **changes), lambda: False, PUBLIC))
     assert not pool.device.locked()
 
 
