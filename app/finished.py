@@ -15,6 +15,7 @@ from app.race import BASELINE, DFLASH
 from app.runs import Run
 from app.stage import StageHeader, StageWriter
 from app.whatif import CycleCost, best, predictions
+from dflash.metrics import MedianInterval
 
 _STOPPED_NOTE = "stopped here; the numbers so far are kept"
 
@@ -56,12 +57,17 @@ class PlaygroundView:
 
 
 def finished_view(
-    run: Run, stage_text: str, *, what_if: WhatIfView, link_query: str | None = None
+    run: Run,
+    stage_text: str,
+    *,
+    what_if: WhatIfView,
+    link_query: str | None = None,
+    repeats: MedianInterval | None = None,
 ) -> PlaygroundView:
     """Everything the page shows of a run that has ended."""
     return PlaygroundView(
         status=_final_status(run),
-        headline=headline.headline(run),
+        headline=headline.headline(run, repeats),
         stage=stage_text,
         charts=charts.build_charts(run),
         running=False,

@@ -39,6 +39,7 @@ from app.zerogpu import LentGpu, race_slices
 from dflash.budget import check_block_size
 from dflash.engines import Engine
 from dflash.errors import DFlashError
+from dflash.metrics import MedianInterval, median_interval
 from dflash.schema import Request
 
 Views: TypeAlias = Generator[PlaygroundView, None, None]
@@ -282,7 +283,9 @@ class PlaygroundHandlers:
             what_if = first_what_if(run, session.costs)
         choice = session.choice or PairChoice(run.pair_id)
         query = link_query(PlaygroundForm.of_run(run.dflash.request, choice))
-        return finished_view(run, stage_text, what_if=what_if, link_query=query)
+        return finished_view(
+            run, stage_text, what_if=what_if, link_query=query, repeats=_repeats(session, run)
+        )
 
 
 def _refused(error: DFlashError) -> PlaygroundView:
@@ -317,6 +320,19 @@ def _after(session: Session, choice: PairChoice, run: Run, *, check: bool) -> Ch
     if cost:
         session.costs[run.block_size] = cost
     return Checked(run.block_size, predicted, speedup) if predicted else None
+
+
+def _repeats(session: Session, run: Run) -> MedianInterval | None:
+    """The speedups of every completed run of this very request in this window."""
+    speedups = [
+        speedup
+        for other in session.runs.values()
+        if other.source == "measured here"
+        and not other.stopped
+        and (other.pair_id, other.dflash.request) == (run.pair_id, run.dflash.request)
+        and (speedup := other.comparison.speedup) is not None
+    ]
+    return median_interval(speedups, seed=0)
 
 
 def _predicted(basis: Run, block_size: int, costs: dict[int, CycleCost]) -> float | None:

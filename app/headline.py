@@ -11,21 +11,24 @@ from app import view
 from app.runs import Run
 from app.stage import StageEnd
 from app.whatif import cycle_cost
-from dflash.metrics import Comparison, RunStats
+from dflash.metrics import Comparison, MedianInterval, RunStats
 from dflash.schema import Trace
 
 _MIN_TOKENS = 8  # below this a ratio of two times says nothing
 
 
-def headline(run: Run) -> str:
-    """The block above the lanes once a race has ended or stopped."""
+def headline(run: Run, repeats: MedianInterval | None = None) -> str:
+    """The block above the lanes once a race has ended or stopped.
+
+    ``repeats`` are the speedups of every run of this very request, this one included.
+    """
     comparison = run.comparison
     big, sentence = _verdict(run, comparison)
     facts = "".join(
         f'<div class="fact"><dt>{name}</dt><dd>{value}</dd></div>'
         for name, value in _facts(run, comparison)
     )
-    where = f'<p class="where">{escape(_where(run))}</p>'
+    where = f'<p class="where">{escape(_where(run))}{_repeats(repeats)}</p>'
     return (
         f'<section class="headline" aria-label="Result"><div class="big">'
         f'<span class="big-number">{big}</span>'
@@ -95,6 +98,15 @@ def _verdict(run: Run, comparison: Comparison) -> tuple[str, str]:
         f"DFlash is not worth it for this text at block {run.block_size} on this machine: "
         f"{per_pass}.{need}"
     )
+
+
+def _repeats(repeats: MedianInterval | None) -> str:
+    if repeats is None or repeats.n < 2:
+        return ""
+    span = ""
+    if repeats.low is not None and repeats.high is not None:
+        span = f", 95 % interval {view.factor(repeats.low)} to {view.factor(repeats.high)}"
+    return f"<br>{repeats.n} runs of this: median {view.factor(repeats.median)}{span}"
 
 
 def _too_short(run: Run, stats: RunStats) -> str:

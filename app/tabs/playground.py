@@ -197,8 +197,8 @@ def _form() -> dict[str, Any]:
         with gr.Column(scale=2, min_width=300):
             settings = _settings()
             with gr.Row(elem_id="go"):
-                run = gr.Button("Run it here", variant="primary", elem_id="run")
-                stop = gr.Button("Stop", interactive=False, elem_id="stop")
+                run = gr.Button("Run it here", variant="primary", elem_id="run", min_width=120)
+                stop = gr.Button("Stop", interactive=False, elem_id="stop", min_width=100)
     return {"prompt": prompt, "chips": chips, "run": run, "stop": stop, **settings}
 
 

@@ -106,6 +106,15 @@ def test_a_run_after_a_stopped_one_starts_from_zero(page, counting_engine):
     assert not run.stopped
 
 
+def test_repeating_a_run_shows_the_median_and_its_interval(page):
+    handlers = page()
+    first = list(handlers.on_run(form(), "a"))[-1]
+    assert "runs of this" not in first.headline
+    list(handlers.on_run(form(seed=5), "a"))
+    again = list(handlers.on_run(form(), "a"))[-1]
+    assert "2 runs of this: median" in again.headline and "95 % interval" in again.headline
+
+
 def test_two_windows_never_see_each_others_run(page):
     handlers = page()
     list(handlers.on_run(form(prompt="first secret"), "a"))
