@@ -135,7 +135,7 @@ class PlaygroundHandlers:
 
     def _show(self, session: Session, run: Run, *, autoplay: bool) -> PlaygroundView:
         session.keep(run)
-        session.rebase(run, None)
+        session.rebase(run, session.choices.get(run.id))
         return self._finished(session, run, replay_text(run, autoplay=autoplay))
 
     def on_what_if(self, block_size: int, session_id: str) -> WhatIfView | None:

@@ -67,6 +67,7 @@ class Session:
     # What-if: the run it predicts from, the pair that can check it, and what was measured of it.
     basis: Run | None = None
     choice: PairChoice | None = None
+    choices: dict[str, PairChoice] = field(default_factory=dict)  # by run id
     measured: dict[int, float] = field(default_factory=dict)  # block size -> speedup
     costs: dict[int, CycleCost] = field(default_factory=dict)  # block size -> cycle
 
@@ -78,12 +79,15 @@ class Session:
         self.run = run
         self.runs[run.id] = run
         while len(self.runs) > _MAX_RUNS:
-            self.runs.popitem(last=False)
+            oldest, _ = self.runs.popitem(last=False)
+            self.choices.pop(oldest, None)
 
     def rebase(self, run: Run, choice: PairChoice | None) -> None:
         """Predict from this run from now on; ``choice`` is ``None`` when no model made it here."""
         speedup = run.comparison.speedup
         self.basis, self.choice = run, choice
+        if choice:
+            self.choices[run.id] = choice
         self.measured = {run.block_size: speedup} if speedup else {}
         self.costs = {}
 

@@ -299,6 +299,7 @@ function consume(text) {
   for (const line of text.slice(from, upto).split("\n")) {
     if (line) { const o = JSON.parse(line); take[o.k](o); }
   }
+  if (ended) pickSpeed();
   if (ended && run.autoplay && !calm()) { play(true); return; }
   render();
 }
@@ -358,6 +359,12 @@ function fairNow() {
 }
 
 // ---------------------------------------------------------------- replay
+// A race that is over before the eye has seen it is replayed slowed down; the label says so.
+function pickSpeed() {
+  const speeds = [...speedPick.options].map((o) => Number(o.value)).filter((v) => v <= 1);
+  const slow = speeds.sort((a, b) => b - a).find((v) => duration() / v >= 2.5) ?? Math.min(...speeds);
+  speedPick.value = String(slow);
+}
 function seek(t) { pause(); playhead = Math.max(0, Math.min(t, duration())); render(); }
 function step(by) {
   pause();
