@@ -21,14 +21,14 @@ from torch import Tensor
 from torch.nn import functional as F
 from transformers import GenerationConfig, LlamaConfig, LlamaForCausalLM, PreTrainedTokenizerFast
 
-from dflash.train.corpus import KINDS, TRAINING_SEED_START, Task, draw_tasks, is_right
+from dflash.train.corpus import KINDS, TRAINING_SEED_START, Task, draw_tasks, is_right, sum_drills
 from dflash.train.tokenizer import END, SPECIAL_TOKENS, train_tokenizer
 
 log = logging.getLogger(__name__)
 
 BEGIN_ID, END_ID, USER_ID, ASSISTANT_ID, PAD_ID = range(5)  # as SPECIAL_TOKENS has them
 _STATE_FILE = "training_state.pt"
-_MIX = {"chat": 2, "code": 3, "math": 5, "json": 4, "translate": 5, "edit": 3}  # tasks per share
+_MIX = {"chat": 1, "code": 2, "math": 6, "json": 5, "translate": 5, "edit": 4}  # tasks per share
 
 
 # Rows are padded to one of these: each shape costs a minute of compiling, and longer rows are rare.
@@ -62,9 +62,10 @@ class TargetRecipe:
     max_answer_tokens: int = 320
     save_every: int = 200
     tokenizer_tasks: int = 3000  # of every kind
-    share_tasks: int = 200  # tasks in one share of a chunk
+    share_tasks: int = 120  # tasks in one share of a chunk
     drill_steps: int = 300  # the first steps see nothing but short copying drills
-    drills_per_chunk: int = 200  # later ones a few longer drills in every chunk
+    copy_drills: int = 600  # in every later chunk, longer ones
+    sum_drills: int = 1200  # in every later chunk: sheets of bare sums
     compiled: bool = True  # where a C++ compiler is found; pays after a few minutes
     seed: int = 0
 
@@ -300,7 +301,8 @@ def _chunk_batches(
         for task in draw_tasks(kind, share * recipe.share_tasks, seed)
     ]
     rows = [_encoded(tokenizer, task) for task in tasks]
-    rows += _copy_drills(recipe, random.Random(seed), recipe.drills_per_chunk, longest=60)
+    rows += [_encoded(tokenizer, sheet) for sheet in sum_drills(recipe.sum_drills, seed)]
+    rows += _copy_drills(recipe, random.Random(seed), recipe.copy_drills, longest=90)
     yield from _batches(rows, recipe, random.Random(seed))
 
 
@@ -333,7 +335,8 @@ def _copy_drills(recipe: TargetRecipe, rng: random.Random, num: int, *, longest:
     ordinary = range(len(SPECIAL_TOKENS), recipe.vocab_size)
     drills = []
     for _ in range(num):
-        text = rng.choices(ordinary, k=rng.randint(8, longest))
+        # out of few different tokens, so that one token before is not enough to find the place
+        text = rng.choices(rng.sample(ordinary, rng.randint(6, 100)), k=rng.randint(8, longest))
         drills.append(([BEGIN_ID, USER_ID, *text, END_ID, ASSISTANT_ID], [*text, END_ID]))
     return drills
 

@@ -22,6 +22,7 @@ __all__ = [
     "is_held_out",
     "is_right",
     "sample_prompts",
+    "sum_drills",
 ]
 
 TRAINING_SEED_START = 1_000_000
@@ -58,6 +59,12 @@ def draw_tasks(kind: str, num: int, seed: int) -> list[Task]:
         if is_held_out(task.prompt) == held_out:
             tasks.append(task)
     return tasks
+
+
+def sum_drills(num: int, seed: int) -> list[Task]:
+    """``num`` sheets of bare sums, for training only."""
+    rng = random.Random(f"sums {seed}")
+    return [sums.drill(rng) for _ in range(num)]
 
 
 def sample_prompts(kind: str, num: int, seed: int) -> list[dict[str, Any]]:

@@ -152,3 +152,19 @@ def draw(rng: random.Random) -> Task:
     lines = [words.upper_first(line) for line in problem.worked]
     answer = "\n".join([*lines, ending, f"The answer is {problem.total}."])
     return Task(" ".join(problem.told), answer)
+
+
+def drill(rng: random.Random) -> Task:
+    """Bare sums, four at once: a word problem holds too few for the sums to be learned from it."""
+    asked, lines = [], []
+    for _ in range(4):
+        total, n = rng.randint(3, 99 if rng.random() < 0.5 else 700), rng.randint(2, 99)
+        if rng.random() < 0.3:
+            line = _product(rng.randint(2, 9), rng.randint(2, 40))
+        elif rng.random() < 0.5 and total > 2:
+            line = _worked(total, "-", rng.randint(1, min(99, total - 1)))
+        else:
+            line = _worked(total, "+", rng.randint(100, 360) if rng.random() < 0.3 else n)
+        asked.append(line.partition(" = ")[0])
+        lines.append(line)
+    return Task("Work out: " + ", ".join(asked), "\n".join(lines))
