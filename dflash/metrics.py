@@ -19,6 +19,7 @@ from dflash.schema import Chunk, Cycle, SpecStats, Trace
 DifferenceUnit = Literal["token", "character"]
 
 _NUM_RESAMPLES = 2000
+_BURST_S = 0.001  # no server answers twice within a millisecond; it was held up on the way
 
 
 @dataclass(frozen=True, slots=True)
@@ -256,10 +257,14 @@ def _num_prompt_tokens(trace: Trace) -> int | None:
 
 
 def _num_first_tokens(trace: Trace) -> int:
-    """How many tokens a server's client has at TTFT: chunks that came together share a stamp."""
+    """How many tokens a server's client has at TTFT: chunks in one burst were held up together."""
     chunks = [e for e in trace.events if isinstance(e, Chunk)]
-    together = [e.num_tokens or 1 for e in chunks if e.t_s == chunks[0].t_s]
-    return max(together, default=1)
+    num_tokens, last_s = 1, chunks[0].t_s if chunks else 0.0
+    for chunk in chunks:
+        if chunk.t_s - last_s > _BURST_S:
+            break
+        num_tokens, last_s = max(num_tokens, chunk.num_tokens or 1), chunk.t_s
+    return num_tokens
 
 
 def _num_output_tokens(trace: Trace) -> int | None:
