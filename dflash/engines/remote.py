@@ -157,6 +157,14 @@ class RemoteEngine:
         """What to say where a chart needs acceptance and ``Finished.spec`` is ``None``."""
         return f"This server did not report acceptance. {self._adapter.how_to_report}"
 
+    @property
+    def no_cycles(self) -> str:
+        """What to say where a chart needs single cycles, which no server reports."""
+        return (
+            f"{self.info.version} reports totals for a whole answer, not single cycles, so the "
+            "blocks and their times cannot be drawn."
+        )
+
     def encode(self, messages: tuple[Message, ...], *, enable_thinking: bool = False) -> list[int]:
         """A server tokenises by itself; nothing is known here."""
         raise EngineError("token ids are not known for a served model.")

@@ -232,6 +232,7 @@ def test_counters_that_are_absent_are_unknown_and_not_zero():
     trace = trace_of(engine)
     assert trace.finished is not None and trace.finished.spec is None
     assert "--per-request-spec-decode-metrics" in engine.unreported
+    assert "not single cycles" in engine.no_cycles
 
 
 @pytest.mark.parametrize(
