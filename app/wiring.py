@@ -16,8 +16,8 @@ from dflash.errors import DFlashError
 
 
 def shown(error: DFlashError) -> gr.Error:
-    """The one translation of an error for the user."""
-    return gr.Error(str(error), print_exception=False)
+    """The one translation of an error for the user. A toast's message is drawn as markup."""
+    return gr.Error(escape(str(error), quote=False), print_exception=False)
 
 
 def session_id(request: gr.Request) -> str:
