@@ -6,13 +6,14 @@ views; a field that is ``None`` is unchanged and is not sent again.
 
 from __future__ import annotations
 
+import secrets
 import time
 from collections.abc import Callable, Generator, Iterator
 from contextlib import closing, contextmanager
 from dataclasses import replace
 from typing import TypeAlias
 
-from app import view
+from app import run_log, view
 from app.finished import (
     Checked,
     PlaygroundView,
@@ -151,6 +152,7 @@ class PlaygroundHandlers:
         session = self.sessions.of(session_id)
         session.waiting = False
         session.stop.clear()
+        session.request_id = secrets.token_hex(6)
         return session
 
     def _guarded(self, session: Session, form: PlaygroundForm, *, check: bool = False) -> Views:
@@ -159,6 +161,7 @@ class PlaygroundHandlers:
             self.limits.check_choice(choice)
             self.limits.check_request(request)
         except DFlashError as error:
+            run_log.refused(session, error)
             yield _refused(error)
             return
         racing = self._race(session, choice, request, check=check)
@@ -174,8 +177,10 @@ class PlaygroundHandlers:
         except Stopped as error:
             yield PlaygroundView(status=view.status_line("warn", str(error)), running=False)
         except GpuRefused as error:
+            run_log.refused(session, error)
             yield from self._recorded_instead(session, error)
         except DFlashError as error:
+            run_log.refused(session, error)
             yield _refused(error)
 
     def _recorded_instead(self, session: Session, error: GpuRefused) -> Views:
@@ -222,7 +227,9 @@ class PlaygroundHandlers:
         if self.lent is None and not self.pool.is_warm(choice, request.block_size):
             yield PlaygroundView(status=view.status_line("busy", "warming up both lanes"))
             warm_up(engine, request)
-        recorder = Recorder(choice, (engine, engine), request, self.machine())
+        recorder = Recorder(
+            choice, (engine, engine), request, self.machine(), id=session.request_id
+        )
         writer = StageWriter(recorder.word)
         writer.header(StageHeader(recorder.id, request.block_size, "measured here"))
         yield PlaygroundView(
@@ -231,6 +238,7 @@ class PlaygroundHandlers:
             stage=writer.text,
             pair_card=pair_card(choice.pair_id, engine),
         )
+        run_log.started(recorder)
         completed = False
         try:
             yield from self._stream(session, recorder, writer)
@@ -241,6 +249,7 @@ class PlaygroundHandlers:
             close_stage(writer, run)
             session.keep(run)
             session.stage_text = writer.text
+            run_log.ended(run)
         checked = _after(session, choice, run, check=check)
         yield self._finished(session, run, writer.text, checked)
 

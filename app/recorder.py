@@ -2,18 +2,16 @@
 
 from __future__ import annotations
 
-import importlib.metadata
 import secrets
 from dataclasses import dataclass, field
 from datetime import datetime, timezone
 
+from app.footer import versions
 from app.race import BASELINE, DFLASH, Lane, LaneFailed, RaceEvent, lane_requests
 from app.runs import Run
 from app.session import PairChoice
 from dflash.engines import Engine
 from dflash.schema import Event, Prefilled, Request, Trace
-
-_VERSIONS = ("torch", "transformers", "gradio", "plotly")
 
 
 @dataclass(slots=True)
@@ -73,14 +71,3 @@ class Recorder:
             kind=self.kind,
             versions=versions(),
         )
-
-
-def versions() -> dict[str, str]:
-    """Package versions for provenance, without importing the packages."""
-    known = {}
-    for name in _VERSIONS:
-        try:
-            known[name] = importlib.metadata.version(name)
-        except importlib.metadata.PackageNotFoundError:
-            continue
-    return known

@@ -61,6 +61,7 @@ class Session:
     stop: threading.Event = field(default_factory=threading.Event)
     idle: threading.Event = field(default_factory=threading.Event)
     waiting: bool = False  # pressed, but the device is not free yet
+    request_id: str = ""  # of the last press, for the log and the run
     run: Run | None = None  # the last one, also while it is running
     stage_text: str = ""
     runs: OrderedDict[str, Run] = field(default_factory=OrderedDict)
@@ -128,6 +129,9 @@ class EnginePool:
         self._most = _MAX_ENGINES
         self._engines: OrderedDict[PairChoice, Engine] = OrderedDict()
         self._warm: set[tuple[PairChoice, int]] = set()
+
+    def __len__(self) -> int:
+        return len(self._engines)
 
     def peek(self, choice: PairChoice) -> Engine | None:
         """An engine that is already open."""

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
@@ -11,7 +12,9 @@ import gradio as gr
 from app import wiring
 from app.advice_wiring import wire_advisor, wire_beside
 from app.api import add_endpoints
+from app.footer import footer
 from app.handlers import PlaygroundHandlers
+from app.health import Health
 from app.hosted import HOME, Limits
 from app.open_pair import open_pair
 from app.playground_wiring import wire_playground
@@ -29,6 +32,7 @@ CSS = Path(__file__).parent / "style.css"
 _HEADER = """<header class="page-head"><h1>DFlash Playground</h1>
 <p>The same model, the same answer: left one token at a time, right a block at a time.</p>
 </header>"""
+_CACHE_S = (1800, 86_400)  # every half hour, uploads and exports older than a day are removed
 _SHORTCUTS = """() => {
   document.addEventListener('keydown', (e) => {
     const press = (id) => document.getElementById(id)?.click();
@@ -38,11 +42,24 @@ _SHORTCUTS = """() => {
 }"""
 
 
-def build_demo(
+@dataclass(frozen=True, slots=True)
+class Page:
+    """The page and what is served beside it."""
+
+    demo: gr.Blocks
+    health: Health
+
+
+def build_demo(opener: Callable[[PairChoice, Report], Engine] = open_pair) -> gr.Blocks:
+    """Build the page alone, without limits."""
+    return build_page(opener).demo
+
+
+def build_page(
     opener: Callable[[PairChoice, Report], Engine] = open_pair,
     limits: Limits = HOME,
     spaces: Any | None = None,  # the package of that name, where a GPU is lent per call
-) -> gr.Blocks:
+) -> Page:
     """Build the whole page; ``opener`` opens pairs later.
 
     Opens no model and imports no torch, but where a GPU is lent every served pair is opened now.
@@ -50,7 +67,7 @@ def build_demo(
     pool, sessions = EnginePool(opener), Sessions()
     lent = lend(spaces, pool, limits.pair_ids or ()) if spaces else None
     handlers = PlaygroundHandlers(pool, sessions, lambda: detect().title, limits, lent)
-    with gr.Blocks(title="DFlash Playground", fill_width=True) as demo:
+    with gr.Blocks(title="DFlash Playground", fill_width=True, delete_cache=_CACHE_S) as demo:
         gr.HTML(_HEADER, apply_default_css=False)
         with gr.Tabs(elem_id="tabs", overflow_behavior="wrap") as tabs:
             with gr.Tab("Playground", id="playground"):
@@ -61,6 +78,7 @@ def build_demo(
                 benchmark = build_benchmark(limits)
             with gr.Tab("Learn", id="learn"):
                 formula = build_learn()
+        gr.HTML(footer(limits, detect().title), apply_default_css=False)
         wire_playground(demo, playground, formula, handlers)
         wire_advisor(advisor, playground.block, tabs, limits)
         wire_beside(demo, playground, pool, limits)
@@ -68,7 +86,7 @@ def build_demo(
         add_endpoints(limits)
         demo.load(None, js=_SHORTCUTS, api_visibility="private")
         _forget_closed_windows(demo, sessions)
-    return demo
+    return Page(demo, Health(pool, sessions))
 
 
 def _forget_closed_windows(demo: gr.Blocks, sessions: Sessions) -> None:

@@ -18,6 +18,7 @@ from typing import Annotated, Any
 import yaml
 from pydantic import ConfigDict, Field, TypeAdapter, ValidationError, with_config
 
+import dflash
 from advisor.schema import Recommendation
 from dflash.errors import DFlashError
 from dflash.strict_yaml import StrictModel, parse_yaml
@@ -29,7 +30,7 @@ _BEYOND_THE_CONTRACT = {
     "headline": "",
     "break_even_tau": {"value": None, "unit": "tokens/cycle", "source": "unknown", "basis": ""},
 }
-_VERSIONED = ("dflash-playground", "pydantic", "pyyaml", "transformers", "torch")
+_VERSIONED = ("pydantic", "pyyaml", "transformers", "torch")
 
 
 class RecommendationFileError(DFlashError):
@@ -129,7 +130,7 @@ def _adapter() -> TypeAdapter[Recommendation]:
 
 
 def _versions() -> dict[str, str]:
-    versions = {"python": platform.python_version()}
+    versions = {"dflash-playground": dflash.__version__, "python": platform.python_version()}
     for package in _VERSIONED:
         try:
             versions[package] = metadata.version(package)
