@@ -21,14 +21,21 @@ from torch import Tensor
 from torch.nn import functional as F
 from transformers import GenerationConfig, LlamaConfig, LlamaForCausalLM, PreTrainedTokenizerFast
 
-from dflash.train.corpus import KINDS, TRAINING_SEED_START, Task, draw_tasks, is_right, sum_drills
+from dflash.train.corpus import (
+    KINDS,
+    TRAINING_SEED_START,
+    Task,
+    draw_drills,
+    draw_tasks,
+    is_right,
+)
 from dflash.train.tokenizer import END, SPECIAL_TOKENS, train_tokenizer
 
 log = logging.getLogger(__name__)
 
 BEGIN_ID, END_ID, USER_ID, ASSISTANT_ID, PAD_ID = range(5)  # as SPECIAL_TOKENS has them
 _STATE_FILE = "training_state.pt"
-_MIX = {"chat": 1, "code": 2, "math": 6, "json": 5, "translate": 5, "edit": 4}  # tasks per share
+_MIX = {"chat": 1, "code": 3, "math": 5, "json": 5, "translate": 5, "edit": 6}  # tasks per share
 
 
 # Rows are padded to one of these: each shape costs a minute of compiling, and longer rows are rare.
@@ -62,10 +69,10 @@ class TargetRecipe:
     max_answer_tokens: int = 320
     save_every: int = 200
     tokenizer_tasks: int = 3000  # of every kind
-    share_tasks: int = 120  # tasks in one share of a chunk
+    share_tasks: int = 160  # tasks in one share of a chunk
     drill_steps: int = 300  # the first steps see nothing but short copying drills
-    copy_drills: int = 600  # in every later chunk, longer ones
-    sum_drills: int = 1200  # in every later chunk: sheets of bare sums
+    copy_drills: int = 300  # in every later chunk, longer ones
+    sum_drills: int = 400  # in every later chunk: sheets of bare sums, half as many word lists
     compiled: bool = True  # where a C++ compiler is found; pays after a few minutes
     seed: int = 0
 
@@ -301,7 +308,7 @@ def _chunk_batches(
         for task in draw_tasks(kind, share * recipe.share_tasks, seed)
     ]
     rows = [_encoded(tokenizer, task) for task in tasks]
-    rows += [_encoded(tokenizer, sheet) for sheet in sum_drills(recipe.sum_drills, seed)]
+    rows += [_encoded(tokenizer, sheet) for sheet in draw_drills(recipe.sum_drills, seed)]
     rows += _copy_drills(recipe, random.Random(seed), recipe.copy_drills, longest=90)
     yield from _batches(rows, recipe, random.Random(seed))
 

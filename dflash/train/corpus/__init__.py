@@ -18,11 +18,11 @@ __all__ = [
     "KINDS",
     "TRAINING_SEED_START",
     "Task",
+    "draw_drills",
     "draw_tasks",
     "is_held_out",
     "is_right",
     "sample_prompts",
-    "sum_drills",
 ]
 
 TRAINING_SEED_START = 1_000_000
@@ -61,10 +61,10 @@ def draw_tasks(kind: str, num: int, seed: int) -> list[Task]:
     return tasks
 
 
-def sum_drills(num: int, seed: int) -> list[Task]:
-    """``num`` sheets of bare sums, for training only."""
-    rng = random.Random(f"sums {seed}")
-    return [sums.drill(rng) for _ in range(num)]
+def draw_drills(num: int, seed: int) -> list[Task]:
+    """``num`` sheets of bare sums and half as many bare word lists, for training only."""
+    rng = random.Random(f"drills {seed}")
+    return [sums.drill(rng) for _ in range(num)] + [records.drill(rng) for _ in range(num // 2)]
 
 
 def sample_prompts(kind: str, num: int, seed: int) -> list[dict[str, Any]]:

@@ -10,6 +10,8 @@ from typing import Any
 from dflash.train.corpus import words
 from dflash.train.corpus.task import Task
 
+_EVENTS = "concert lecture workshop wedding dinner parade exhibition match fair meeting".split()
+_VEHICLES = "train bus ferry plane coach tram".split()
 Record = tuple[str, dict[str, Any]]  # the sentences, and every fact in them by key
 
 _ASKS = (
@@ -75,9 +77,7 @@ def _order(rng: random.Random) -> Record:
 
 
 def _event(rng: random.Random) -> Record:
-    what = rng.choice(
-        "concert lecture workshop wedding dinner parade exhibition match fair meeting".split()
-    )
+    what = rng.choice(_EVENTS)
     day, month, date = rng.choice(words.DAYS), rng.choice(words.MONTHS), rng.randint(1, 28)
     hour, city, guests = rng.randint(8, 22), words.town(rng), rng.randint(5, 900)
     host = words.given_name(rng)
@@ -106,7 +106,7 @@ def _event(rng: random.Random) -> Record:
 
 def _trip(rng: random.Random) -> Record:
     start, end = words.distinct(rng, words.town, 2)
-    vehicle = rng.choice("train bus ferry plane coach tram".split())
+    vehicle = rng.choice(_VEHICLES)
     number = rng.choice("ABCDEFGHKLMNPRSTVWX") + str(rng.randint(10, 999))
     hour, minute, seats = (
         rng.randint(5, 23),
@@ -244,3 +244,12 @@ def draw(rng: random.Random) -> Task:
         keys = [key for key in facts if key in keys]
     prompt = rng.choice(_ASKS).format(keys=words.listing(keys), text=text)
     return Task(prompt, json.dumps({key: facts[key] for key in keys}, indent=2))
+
+
+def drill(rng: random.Random) -> Task:
+    """A bare list of words: after a quote a word is another token than after a space."""
+    lists = (words.GOODS, words.GOODS, words.JOBS, words.FOODS, words.COLOURS, words.MATERIALS)
+    found = [
+        rng.choice(rng.choice((*lists, _EVENTS, _VEHICLES))) for _ in range(rng.randint(5, 12))
+    ]
+    return Task("Make a JSON list of: " + ", ".join(found), json.dumps(found, indent=2))
