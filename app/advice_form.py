@@ -20,6 +20,7 @@ from advisor.gather import Request
 from advisor.rules import Settings
 from advisor.schema import ENGINES, TASKS, Mode, Policy, Recommendation
 from dflash.errors import DFlashError
+from dflash.whole_file import cannot_write
 
 _MAX_PASTED_BYTES = 2_000_000
 
@@ -84,19 +85,28 @@ def ask(form: AdviceForm) -> Recommendation:
 def named_files(**pasted: str | None) -> Iterator[dict[str, str | None]]:
     """Put each pasted JSON text into a file of its own for the length of one question.
 
-    Raises ``DFlashError`` for a text that is too long.
+    Raises ``DFlashError`` for a text that is too long, or when there is no room for it.
     """
-    with tempfile.TemporaryDirectory(prefix="dflash-pasted-") as folder:
-        paths: dict[str, str | None] = {}
-        for name, text in pasted.items():
-            body = (text or "").strip()
-            if len(body.encode("utf-8", "replace")) > _MAX_PASTED_BYTES:
-                raise DFlashError(f"the pasted {name} is over 2 MB.", "Paste its config.json only.")
-            path = Path(folder) / f"pasted-{name}.json"
-            if body:
+    bodies = {name: (text or "").strip() for name, text in pasted.items()}
+    for name, body in bodies.items():
+        if len(body.encode("utf-8", "replace")) > _MAX_PASTED_BYTES:
+            raise DFlashError(f"the pasted {name} is over 2 MB.", "Paste its config.json only.")
+    with contextlib.ExitStack() as stack:
+        paths: dict[str, str | None] = dict.fromkeys(bodies)
+        given = {name: body for name, body in bodies.items() if body}
+        try:
+            home = stack.enter_context(_folder()) if given else ""
+            for name, body in given.items():
+                path = Path(home) / f"pasted-{name}.json"
                 path.write_text(body, encoding="utf-8", errors="replace")
-            paths[name] = str(path) if body else None
+                paths[name] = str(path)
+        except OSError as error:
+            raise cannot_write(Path(tempfile.gettempdir()) / "the pasted text", error) from error
         yield paths
+
+
+def _folder() -> tempfile.TemporaryDirectory[str]:
+    return tempfile.TemporaryDirectory(prefix="dflash-pasted-")
 
 
 def is_pasted(text: str | None) -> bool:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import tempfile
 from collections.abc import Callable
 from html import escape
 from pathlib import Path
@@ -20,6 +19,7 @@ from app.advice_form import AdviceForm, ask
 from app.charts import chart_table
 from app.charts_advice import speedup_curve
 from app.form import OWN_PAIR
+from app.hand_out import hand_out
 from app.hosted import HOME, Limits
 from app.runs import read_limited
 from app.session import EnginePool, PairChoice
@@ -27,6 +27,7 @@ from app.tabs.advisor import Advisor
 from app.tabs.playground import Playground
 from dflash.device import detect
 from dflash.errors import DFlashError
+from dflash.whole_file import write_whole
 
 _PRIVATE: dict[str, Any] = {
     "api_visibility": "private",
@@ -128,13 +129,11 @@ def export_outputs(answer: Recommendation, export_to: str) -> list[Any]:
     """Text, what it cannot honestly say, and the file to download."""
     try:
         export = exports.render(answer, export_to)
+        path = hand_out(export.filename, lambda path: write_whole(path, export.text))
     except DFlashError as error:
         return ["", f'<p class="hint">{escape(str(error))}</p>', gr.update(value=None)]
     notes = "".join(f"<li>{escape(note)}</li>" for note in export.notes)
-    # A folder of its own per file: two visitors' exports never share a path.
-    path = Path(tempfile.mkdtemp(prefix="dflash-export-")) / export.filename
-    path.write_text(export.text, encoding="utf-8")
-    return [export.text, f"<ul>{notes}</ul>" if notes else "", gr.update(value=str(path))]
+    return [export.text, f"<ul>{notes}</ul>" if notes else "", gr.update(value=path)]
 
 
 def _memory_bytes(answer: Recommendation) -> int | None:

@@ -2,16 +2,15 @@
 
 from __future__ import annotations
 
-import tempfile
 from collections.abc import Callable, Iterator
 from html import escape
-from pathlib import Path
 from typing import Any
 
 import gradio as gr
 
 from app import view, wiring
 from app.charts_sweep import heat_map
+from app.hand_out import hand_out
 from app.hosted import HOME, Limits
 from app.session import EnginePool, Sessions, Stopped
 from app.sweep import SweepForm, SweepState, calibrate, results_table, sweep
@@ -80,6 +79,5 @@ def sweep_outputs(state: SweepState) -> list[Any]:
 
 
 def _csv(state: SweepState) -> Any:
-    path = Path(tempfile.mkdtemp(prefix="dflash-sweep-")) / "sweep.csv"
-    report.write_csv(path, state.runs)
-    return gr.update(value=str(path), visible=True)
+    path = hand_out("sweep.csv", lambda path: report.write_csv(path, state.runs))
+    return gr.update(value=path, visible=True)

@@ -10,7 +10,6 @@ from __future__ import annotations
 
 import json
 import os
-import tempfile
 from pathlib import Path
 from typing import Annotated, Literal, TypeVar
 
@@ -19,6 +18,7 @@ from pydantic import Field, ValidationError, model_validator
 
 from dflash.errors import DFlashError
 from dflash.strict_yaml import StrictModel
+from dflash.whole_file import write_whole
 
 SCHEMA_VERSION = 1
 MAX_FILE_BYTES = 5_000_000
@@ -127,19 +127,17 @@ def measurements_dir() -> Path:
 
 
 def save(measurement: Calibration | TuneResult, folder: Path | None = None) -> Path:
-    """Write one file, whole or not at all, and return its path. Newer files are kept beside it."""
+    """Write one file, whole or not at all, and return its path. Newer files are kept beside it.
+
+    Raises ``StorageError`` when there is no room.
+    """
     home = folder or measurements_dir()
-    home.mkdir(parents=True, exist_ok=True)
     about = measurement.provenance
     stamp = "".join(c for c in about.date if c.isalnum())[:20]
     name = _slug(about.pair_id or about.draft_id)
     path = home / f"{measurement.kind}-{name}-{stamp}.json"
     text = json.dumps(measurement.model_dump(mode="json"), indent=1, allow_nan=False)
-    with tempfile.NamedTemporaryFile(
-        "w", dir=home, suffix=".part", delete=False, encoding="utf-8"
-    ) as part:
-        part.write(text + "\n")
-    Path(part.name).replace(path)
+    write_whole(path, text + "\n")
     return path
 
 

@@ -17,6 +17,7 @@ from typing import Any, Literal, TypeVar, Union
 
 from dflash.errors import TraceError
 from dflash.schema import Chunk, Cycle, Event, Finished, Prefilled, Trace
+from dflash.whole_file import write_whole
 
 FORMAT = "dflash-trace"
 VERSION = 1
@@ -95,11 +96,9 @@ def read_trace(path: Path) -> Trace:
 
 
 def write_trace(path: Path, trace: Trace) -> None:
-    """Write one run atomically: a reader sees the old file or the whole new one."""
-    partial = path.with_name(path.name + ".partial")
+    """Write one run, whole or not at all. Raises ``StorageError``."""
     text = json.dumps(trace_to_dict(trace), ensure_ascii=False, allow_nan=False)
-    partial.write_text(text + "\n", encoding="utf-8")
-    partial.replace(path)
+    write_whole(path, text + "\n")
 
 
 def _refuse_constant(name: str) -> None:

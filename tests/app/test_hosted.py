@@ -6,7 +6,8 @@ from dataclasses import replace
 
 import pytest
 
-from app.advice_form import AdviceForm
+from app.advice_form import AdviceForm, ask
+from app.advice_wiring import export_outputs
 from app.api import add_endpoints
 from app.form import OWN_PAIR, PlaygroundForm
 from app.handlers import PlaygroundHandlers
@@ -140,3 +141,10 @@ def served_public():
     _, url, _ = demo.launch(prevent_thread_lock=True, quiet=True)
     yield Client(url, verbose=False)
     demo.close()
+
+
+def test_an_export_on_a_full_disk_is_a_sentence_beside_the_answer(monkeypatch, tmp_path):
+    (tmp_path / "full").write_text("")
+    monkeypatch.setattr("app.hand_out.tempfile.mkdtemp", lambda prefix: str(tmp_path / "full"))
+    text, note, _ = export_outputs(ask(AdviceForm(draft="qwen3-8b")), "vllm")
+    assert text == "" and "could not be written" in note
