@@ -233,6 +233,7 @@ const take = {
     strip.style.setProperty("--slots", o.block + 1);
     lanes[1].name.textContent = `DFlash, block ${o.block}`;
     root.dataset.state = "running";
+    root.dataset.run = o.id;
     playerNote.textContent = o.where ? `${o.source} on ${o.where}` : "";
   },
   v(o) { Object.assign(vocab, o.t); },
