@@ -36,7 +36,7 @@ PROMPTS = (
     tuple((7 * i + 11) % 90 for i in range(41)),  # five windows long
     tuple((13 * i * i + 5) % 89 for i in range(23)),
 )
-FIT_STEPS, FIT_TOKENS = 100, 48
+FIT_STEPS, FIT_TOKENS = 200, 48
 Edit = Callable[[dict[str, Any]], None]
 
 
@@ -181,7 +181,7 @@ def write_draft(case: Case, target: PreTrainedModel, folder: Path) -> None:
             "target_layer_ids": [1, 3, 4, 5, 6, 0][: case.num_taps],
         }
         | case.nested,
-        "initializer_range": 0.25,
+        "initializer_range": 0.08,
     }  # fmt: skip
     draft_class = DFlash2DraftModel if case.is_v2 else DFlashDraftModel
     draft = draft_class(DFlashConfig(**(base | case.config)))
@@ -212,7 +212,7 @@ def fit(draft: DFlashDraftModel, target: PreTrainedModel, block_size: int) -> No
     """Teach the draft the target's own greedy answers to the prompts, for a few seconds."""
     texts = [_read(target, draft, prompt) for prompt in PROMPTS]
     embedding, head = target.get_input_embeddings(), target.get_output_embeddings()
-    optimizer = torch.optim.Adam(draft.parameters(), lr=2e-3)
+    optimizer = torch.optim.Adam(draft.parameters(), lr=3e-3)
     draft.train()
     for step in range(FIT_STEPS):
         ids, taps, start = texts[step % len(texts)]
