@@ -64,7 +64,7 @@ def rate(tokens_per_s: float | None) -> str:
     """Tokens per second."""
     if tokens_per_s is None:
         return "unknown"
-    return f"{tokens_per_s:,.0f} tok/s" if tokens_per_s >= 100 else f"{tokens_per_s:.1f} tok/s"
+    return f"{tokens_per_s:,.0f} tok/s" if tokens_per_s >= 99.95 else f"{tokens_per_s:.1f} tok/s"
 
 
 def factor(value: float | None) -> str:

@@ -194,11 +194,11 @@ def _form() -> dict[str, Any]:
                     )
                     for example in EXAMPLES
                 )
-        with gr.Column(scale=2, min_width=300):
-            settings = _settings()
             with gr.Row(elem_id="go"):
                 run = gr.Button("Run it here", variant="primary", elem_id="run", min_width=120)
                 stop = gr.Button("Stop", interactive=False, elem_id="stop", min_width=100)
+        with gr.Column(scale=2, min_width=300):
+            settings = _settings()
     return {"prompt": prompt, "chips": chips, "run": run, "stop": stop, **settings}
 
 
