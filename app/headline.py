@@ -24,6 +24,7 @@ def headline(run: Run, repeats: MedianInterval | None = None) -> str:
     """
     comparison = run.comparison
     big, sentence = _verdict(run, comparison)
+    losing = " losing" if (comparison.speedup or 1) < 1 else ""
     facts = "".join(
         f'<div class="fact"><dt>{name}</dt><dd>{value}</dd></div>'
         for name, value in _facts(run, comparison)
@@ -31,7 +32,7 @@ def headline(run: Run, repeats: MedianInterval | None = None) -> str:
     where = f'<p class="where">{escape(_where(run))}{_repeats(repeats)}</p>'
     return (
         f'<section class="headline" aria-label="Result"><div class="big">'
-        f'<span class="big-number">{big}</span>'
+        f'<span class="big-number{losing}">{big}</span>'
         f'<span class="big-label">decode speedup {view.badge(run.source, run.where)}</span></div>'
         f'<div class="big-words"><p class="sentence">{sentence}</p>{where}</div>'
         f'<dl class="facts">{facts}</dl></section>'
