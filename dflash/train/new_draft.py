@@ -17,6 +17,8 @@ from dflash.model import DFlashConfig, DFlashDraftModel
 from dflash.stops import stop_token_ids
 from dflash.targets import decoder_layers, text_config
 
+# A copied layer is sure of the wrong token at first; flat logits start at half the loss.
+_START_SCALE = 0.3
 _MASK_NAMES = ("<|mask|>", "<mask>", "[MASK]", "<|MASK|>", "<|mask_token|>")
 
 
@@ -121,7 +123,7 @@ def _start_from_target(draft: DFlashDraftModel, target: PreTrainedModel) -> None
     draft.fc.weight[:, -size:] += torch.eye(size)
     norm = getattr(target.get_decoder(), "norm", None)
     if norm is not None and norm.weight.shape == draft.norm.weight.shape:
-        draft.norm.weight.copy_(norm.weight.float())
+        draft.norm.weight.copy_(_START_SCALE * norm.weight.float())
     first = getattr(sources[0], "input_layernorm", None)
     if first is not None and first.weight.shape == draft.hidden_norm.weight.shape:
         draft.hidden_norm.weight.copy_(first.weight.float())

@@ -38,10 +38,10 @@ class FitRecipe:
 
     minutes: float = 30.0  # of the fit's own time; the end comes with it or with ``num_steps``
     num_steps: int | None = None
-    num_anchors: int = 64
-    rows_per_step: int = 8
-    matrix_rate: float = 0.01
-    other_rate: float = 1e-3
+    num_anchors: int = 48
+    rows_per_step: int = 4
+    matrix_rate: float = 0.02
+    other_rate: float = 5e-3
     weight_decay: float = 0.02
     warmup_share: float = 0.03
     hard_share: float = 0.3
