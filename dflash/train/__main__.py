@@ -15,8 +15,9 @@ from pathlib import Path
 from dflash.errors import DFlashError
 from dflash.train.corpus import KINDS, sample_prompts
 from dflash.train.fit_command import DraftOrder, make_draft
-from dflash.train.pretrain import TargetRecipe, pretrain
+from dflash.train.pretrain import pretrain
 from dflash.train.recipe import FitRecipe
+from dflash.train.target_recipe import TargetRecipe
 
 
 def _sample(args: argparse.Namespace) -> None:

@@ -8,11 +8,9 @@ from __future__ import annotations
 
 import json
 import logging
-import random
 import shutil
 import time
-from collections import defaultdict
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from dataclasses import asdict, dataclass, field
 from pathlib import Path
 
@@ -21,69 +19,15 @@ from torch import Tensor
 from torch.nn import functional as F
 from transformers import GenerationConfig, LlamaConfig, LlamaForCausalLM, PreTrainedTokenizerFast
 
-from dflash.train.corpus import (
-    KINDS,
-    TRAINING_SEED_START,
-    Task,
-    draw_drills,
-    draw_tasks,
-    is_right,
-)
-from dflash.train.tokenizer import END, SPECIAL_TOKENS, train_tokenizer
+from dflash.train.corpus import KINDS, TRAINING_SEED_START, draw_tasks
+from dflash.train.exactness import Exactness, measure_exactness
+from dflash.train.rows import BEGIN_ID, END_ID, PAD_ID, Batch, chunk_batches, drill_batches
+from dflash.train.target_recipe import TargetRecipe
+from dflash.train.tokenizer import train_tokenizer
 
 log = logging.getLogger(__name__)
 
-BEGIN_ID, END_ID, USER_ID, ASSISTANT_ID, PAD_ID = range(5)  # as SPECIAL_TOKENS has them
 _STATE_FILE = "training_state.pt"
-_MIX = {"chat": 1, "code": 3, "math": 5, "json": 5, "translate": 5, "edit": 6}  # tasks per share
-
-
-# Rows are padded to one of these: each shape costs a minute of compiling, and longer rows are rare.
-_WIDTHS = (64, 128, 192, 288)
-_Row = tuple[list[int], list[int]]  # token ids of a prompt in its template and of its answer
-
-
-@dataclass(frozen=True, slots=True)
-class TargetRecipe:
-    """Everything that decides how the target comes out. Sizes in tokens, rates per step."""
-
-    vocab_size: int = 2048
-    hidden_size: int = 256
-    intermediate_size: int = 768
-    num_layers: int = 8
-    num_heads: int = 4
-    num_kv_heads: int = 2
-    head_dim: int = 64
-    context_length: int = 2048
-    num_steps: int = 4000
-    minutes: float = 60.0  # ends the training earlier, the rates fall in time
-    tokens_per_step: int = 4096
-    matrix_rate: float = 0.02
-    other_rate: float = 3e-3
-    weight_decay: float = 0.05
-    warmup_steps: int = 60
-    decay_share: float = 0.5
-    eval_every: int = 500
-    eval_num: int = 20
-    eval_seed: int = 0  # below TRAINING_SEED_START: prompts that no training saw
-    max_answer_tokens: int = 320
-    save_every: int = 200
-    tokenizer_tasks: int = 3000  # of every kind
-    share_tasks: int = 160  # tasks in one share of a chunk
-    drill_steps: int = 300  # the first steps see nothing but short copying drills
-    copy_drills: int = 300  # in every later chunk, longer ones
-    sum_drills: int = 400  # in every later chunk: sheets of bare sums, half as many word lists
-    compiled: bool = True  # where a C++ compiler is found; pays after a few minutes
-    seed: int = 0
-
-
-@dataclass(frozen=True, slots=True)
-class Exactness:
-    """How many of ``num`` held-out prompts of one kind were answered rightly, decoding greedily."""
-
-    kind: str
-    num_right: int
-    num: int
 
 
 @dataclass(slots=True)
@@ -112,12 +56,11 @@ def pretrain(folder: Path, *, recipe: TargetRecipe) -> list[Exactness]:
     dtype = matmul_dtype()
     log.info("training %d parameters in %s", run.model.num_parameters(), dtype)
     while _progress(run, recipe) < 1:
-        drilling = run.step < recipe.drill_steps
-        for batch in (
-            _drill_batches(recipe, run.chunk)
-            if drilling
-            else _chunk_batches(tokenizer, recipe, run.chunk)
-        ):
+        if run.step < recipe.drill_steps:
+            batches = drill_batches(recipe, run.chunk)
+        else:
+            batches = chunk_batches(tokenizer, recipe, run.chunk)
+        for batch in batches:
             _train_step(run, batch, recipe, dtype)
             _report(run, recipe, folder, tokenizer)
             if _progress(run, recipe) >= 1:
@@ -157,39 +100,6 @@ def save_target(model: LlamaForCausalLM, tokenizer: PreTrainedTokenizerFast, fol
     )
     kept.save_pretrained(folder)
     tokenizer.save_pretrained(folder)
-
-
-@torch.no_grad()
-def measure_exactness(
-    model: LlamaForCausalLM, tokenizer: PreTrainedTokenizerFast, recipe: TargetRecipe
-) -> list[Exactness]:
-    """Greedy answers to ``recipe.eval_num`` held-out prompts of every kind, marked by the judge."""
-    results = []
-    for kind in KINDS:
-        tasks = draw_tasks(kind, recipe.eval_num, recipe.eval_seed)
-        texts: list[str] = []
-        for at in range(0, len(tasks), 25):
-            texts += _answers(model, tokenizer, tasks[at : at + 25], recipe.max_answer_tokens)
-        right = sum(is_right(kind, task, text) for task, text in zip(tasks, texts, strict=True))
-        results.append(Exactness(kind, right, len(tasks)))
-    return results
-
-
-def _answers(
-    model: LlamaForCausalLM,
-    tokenizer: PreTrainedTokenizerFast,
-    tasks: list[Task],
-    max_new_tokens: int,
-) -> list[str]:
-    prompts = [_encoded(tokenizer, task)[0] for task in tasks]
-    width = max(map(len, prompts))
-    pad = tokenizer.pad_token_id
-    ids = torch.tensor([[pad] * (width - len(prompt)) + prompt for prompt in prompts])
-    mask = (ids != pad).long()
-    out = model.generate(
-        ids, attention_mask=mask, max_new_tokens=max_new_tokens, do_sample=False, pad_token_id=pad
-    )
-    return tokenizer.batch_decode(out[:, width:], skip_special_tokens=True)
 
 
 def _tokenizer(folder: Path, recipe: TargetRecipe) -> PreTrainedTokenizerFast:
@@ -279,85 +189,6 @@ def _save_state(run: _Run, folder: Path) -> None:
     (folder / f"{_STATE_FILE}.part").replace(folder / _STATE_FILE)
 
 
-def _encoded(tokenizer: PreTrainedTokenizerFast, task: Task) -> _Row:
-    """Token ids of the prompt in its template, and of the answer with its end."""
-    prompt = tokenizer.apply_chat_template(
-        [{"role": "user", "content": task.prompt}], add_generation_prompt=True, tokenize=False
-    )
-    encode = lambda text: tokenizer(text, add_special_tokens=False)["input_ids"]  # noqa: E731
-    return encode(prompt), encode(task.answer + END)
-
-
-@dataclass(frozen=True, slots=True)
-class _Batch:
-    """Right-padded rows ``ids [B, S]``; ``learned [B, S]`` precede an answer token."""
-
-    ids: Tensor
-    learned: Tensor
-    num_tokens: int
-
-
-def _chunk_batches(
-    tokenizer: PreTrainedTokenizerFast, recipe: TargetRecipe, chunk: int
-) -> Iterator[_Batch]:
-    """Freshly drawn tasks of all kinds, rows of like length together, in random order."""
-    seed = TRAINING_SEED_START + 1 + chunk
-    tasks = [
-        task
-        for kind, share in _MIX.items()
-        for task in draw_tasks(kind, share * recipe.share_tasks, seed)
-    ]
-    rows = [_encoded(tokenizer, task) for task in tasks]
-    rows += [_encoded(tokenizer, sheet) for sheet in draw_drills(recipe.sum_drills, seed)]
-    rows += _copy_drills(recipe, random.Random(seed), recipe.copy_drills, longest=90)
-    yield from _batches(rows, recipe, random.Random(seed))
-
-
-def _drill_batches(recipe: TargetRecipe, chunk: int) -> Iterator[_Batch]:
-    """Short copying drills only: copying is learned in minutes here, in hours without them."""
-    rng = random.Random(f"drills {recipe.seed} {chunk}")
-    rows = _copy_drills(recipe, rng, 2000, longest=24)
-    yield from _batches(rows, recipe, rng)
-
-
-def _batches(rows: list[_Row], recipe: TargetRecipe, rng: random.Random) -> Iterator[_Batch]:
-    """Rows of like length together, in random order."""
-    by_width: dict[int, list[_Row]] = defaultdict(list)
-    for row in rows:
-        length = len(row[0]) + len(row[1])
-        if length <= _WIDTHS[-1]:
-            by_width[next(width for width in _WIDTHS if width >= length)].append(row)
-    batches = []
-    for width, alike in by_width.items():
-        num = max(recipe.tokens_per_step // width, 1)
-        # full batches only, so that every batch has one of a few shapes
-        batches += [(alike[at : at + num], width) for at in range(0, len(alike) - num + 1, num)]
-    rng.shuffle(batches)
-    for group, width in batches:
-        yield _batch(group, width)
-
-
-def _copy_drills(recipe: TargetRecipe, rng: random.Random, num: int, *, longest: int) -> list[_Row]:
-    """Random tokens to repeat: they teach copying from the prompt, which every kind builds on."""
-    ordinary = range(len(SPECIAL_TOKENS), recipe.vocab_size)
-    drills = []
-    for _ in range(num):
-        # out of few different tokens, so that one token before is not enough to find the place
-        text = rng.choices(rng.sample(ordinary, rng.randint(6, 100)), k=rng.randint(8, longest))
-        drills.append(([BEGIN_ID, USER_ID, *text, END_ID, ASSISTANT_ID], [*text, END_ID]))
-    return drills
-
-
-def _batch(rows: list[_Row], width: int) -> _Batch:
-    ids = torch.full((len(rows), width), PAD_ID)
-    learned = torch.zeros(len(rows), width, dtype=torch.bool)
-    for at, (prompt, answer) in enumerate(rows):
-        end = len(prompt) + len(answer)
-        ids[at, :end] = torch.tensor(prompt + answer)
-        learned[at, len(prompt) - 1 : end - 1] = True
-    return _Batch(ids, learned, sum(len(prompt) + len(answer) for prompt, answer in rows))
-
-
 def _progress(run: _Run, recipe: TargetRecipe) -> float:
     """How much of the steps, or of the time if that runs out first, is used up: 1 is the end."""
     return max(run.step / recipe.num_steps, run.seconds / (60 * recipe.minutes))
@@ -369,7 +200,7 @@ def _rate_factor(run: _Run, recipe: TargetRecipe) -> float:
     return min(1.0, (run.step + 1) / recipe.warmup_steps, falling)
 
 
-def _train_step(run: _Run, batch: _Batch, recipe: TargetRecipe, dtype: torch.dtype) -> None:
+def _train_step(run: _Run, batch: Batch, recipe: TargetRecipe, dtype: torch.dtype) -> None:
     start = time.perf_counter()
     factor = _rate_factor(run, recipe)
     for optimizer, rate in zip(
