@@ -120,7 +120,7 @@ def heat_map(run: Run) -> str:
 def histogram(run: Run) -> str:
     """The commonest outcome of a cycle."""
     spec = run.comparison.dflash.spec
-    if spec is None or spec.acceptance_histogram is None or not spec.num_cycles or not spec.tau:
+    if spec is None or not spec.acceptance_histogram or not spec.num_cycles or not spec.tau:
         return nothing_to_draw(run)
     counts = spec.acceptance_histogram
     mode = max(range(len(counts)), key=lambda k: counts[k])

@@ -175,7 +175,7 @@ def histogram(run: Run) -> Chart:
     """How many cycles accepted how many drafts."""
     title = "Histogram"
     spec = run.comparison.dflash.spec
-    if spec is None or spec.acceptance_histogram is None or not spec.num_cycles:
+    if spec is None or not spec.acceptance_histogram or not spec.num_cycles:
         return _without(title, run)
     figure = empty_figure("drafts accepted in one cycle", "cycles")
     values = list(spec.acceptance_histogram)

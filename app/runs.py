@@ -123,8 +123,13 @@ def load_run(text: str, *, source: str) -> Run:
         raise TraceError(f"one of {', '.join(_TEXTS)} is not a short text.")
     words = {_whole(key): text for key, text in _texts(data, "words").items()}
     failures = {_lane(key): text for key, text in _texts(data, "failures").items()}
+    baseline = trace_from_dict(data.get("baseline"))
+    if baseline.request.block_size != 1:
+        raise TraceError(
+            f"the baseline of this race has block size {baseline.request.block_size}, not 1."
+        )
     return Run(
-        baseline=trace_from_dict(data.get("baseline")),
+        baseline=baseline,
         dflash=trace_from_dict(data.get("dflash")),
         words=words,
         failures=failures,
