@@ -6,12 +6,13 @@ worth is decided in dflash.verify.
 
 from __future__ import annotations
 
-from typing import Protocol
+from typing import Any, Protocol, cast
 
 import torch
+from torch import nn
 from transformers import PreTrainedModel
 
-from dflash.errors import PairError
+from dflash.borrowed import borrow
 from dflash.fit import check_fit
 from dflash.lean import LeanDraft
 from dflash.model import DFlashDraftModel, DraftCache
@@ -48,11 +49,10 @@ def open_draft(model: DFlashDraftModel, target: PreTrainedModel) -> Draft:
     Moves the draft to the target's device and dtype. Raises ``PairError`` when they do not fit.
     """
     check_pair(model, target)
-    embedding = target.get_input_embeddings()
-    model.to(device=embedding.weight.device, dtype=embedding.weight.dtype)
-    if embedding.weight.device.type == "cpu" and LeanDraft.supports(model, target):
+    draft = ModuleDraft(model, target)
+    if draft.device.type == "cpu" and draft.borrowed.is_plain and LeanDraft.supports(model, target):
         return LeanDraftRunner(LeanDraft(model, target))
-    return ModuleDraft(model, target)
+    return draft
 
 
 def check_pair(model: DFlashDraftModel, target: PreTrainedModel) -> None:
@@ -64,7 +64,7 @@ def check_pair(model: DFlashDraftModel, target: PreTrainedModel) -> None:
         draft_hidden=model.config.hidden_size,
         target_hidden=config.hidden_size,
         mask_token_id=model.mask_token_id,
-        embedding_rows=target.get_input_embeddings().weight.shape[0],
+        embedding_rows=cast(Any, target.get_input_embeddings()).weight.shape[0],
     )
 
 
@@ -76,7 +76,7 @@ class LeanDraftRunner:
 
     def start(
         self, capacity: int, sampling: SamplingParams, generator: torch.Generator | None
-    ) -> LeanDraftRun:
+    ) -> DraftRun:
         """Begin a run with preallocated caches."""
         return LeanDraftRun(self._lean, capacity)
 
@@ -101,18 +101,15 @@ class ModuleDraft:
     """A draft run through its module, on any device."""
 
     def __init__(self, model: DFlashDraftModel, target: PreTrainedModel) -> None:
+        self.borrowed = borrow(target, scale=model.config.trained("input_embedding_scale"))
+        weight = self.borrowed.embedding.weight
+        self.device = weight.device
+        cast(nn.Module, model).to(device=weight.device, dtype=weight.dtype)
         self.model = model.eval()
-        self.embedding = target.get_input_embeddings()
-        self.head = target.get_output_embeddings()
-        if self.head is None:
-            raise PairError(
-                f"{type(target).__name__} has no output head for the draft to borrow.",
-                "Use a causal language model.",
-            )
 
     def start(
         self, capacity: int, sampling: SamplingParams, generator: torch.Generator | None
-    ) -> ModuleDraftRun:
+    ) -> DraftRun:
         """Begin a run; the cache grows as needed."""
         return ModuleDraftRun(self, sampling, generator)
 
@@ -131,14 +128,14 @@ class ModuleDraftRun:
     ) -> Proposal:
         """See ``DraftRun.propose``."""
         assert target_hidden is not None
-        model, device = self._draft.model, target_hidden.device
+        model, borrowed, device = self._draft.model, self._draft.borrowed, self._draft.device
         slots = [anchor_id] + [model.mask_token_id] * (block_size - 1)
-        embeds = self._draft.embedding(torch.tensor([slots], device=device))  # [1, B, D]
+        embeds = borrowed.embed(torch.tensor([slots], device=device))  # [1, B, D]
         start = self._cache.length
         positions = torch.arange(start, start + target_hidden.shape[1] + block_size, device=device)
-        hidden = model(embeds, target_hidden, positions[None], self._cache)
+        hidden = model(embeds, target_hidden.to(device), positions[None], self._cache)
         slots_hidden = hidden[0, 1:]
-        logits = model.shape_logits(self._draft.head(slots_hidden))  # [B-1, V]
+        logits = model.shape_logits(borrowed.logits(slots_hidden))  # [B-1, V]
         return model.propose_from(
             slots_hidden, logits, anchor_id, self._sampling.temperature, self._generator
         )

@@ -45,6 +45,7 @@ class DFlashConfig(Qwen3Config):
     target_layer_ids: list[int] | None = None
     dflash_config: dict | None = None
     is_causal: bool | None = None
+    input_embedding_scale: float | None = None
     output_multiplier: float | None = None
     final_logit_softcapping: float | None = None
 

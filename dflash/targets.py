@@ -6,7 +6,8 @@ Shapes: n positions, V vocabulary, K taps, D hidden.
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
+from contextlib import contextmanager, nullcontext
 from typing import Any, Protocol, cast
 
 import torch
@@ -16,17 +17,14 @@ from transformers import DynamicCache, PreTrainedModel
 from dflash.errors import PairError
 from dflash.lean import LeanTarget
 
-# The draft borrows the target's embedding and head. These families' embedding modules and heads
-# do what drafts were trained with when they are called as modules; others are refused.
-_ODD_FAMILIES = {
-    "muse_glimmer": "its embedding norm must be bypassed for a draft (transformers 5.24)",
-}
-
 
 class TargetRun(Protocol):
     """One sequence in progress on a target."""
 
-    length: int
+    @property
+    def length(self) -> int:
+        """Positions in the cache."""
+        ...
 
     def forward(self, ids: list[int], num_logits: int) -> tuple[torch.Tensor, torch.Tensor | None]:
         """Append n positions; return logits [num_logits, V] and tapped states [1, n, K*D]."""
@@ -92,7 +90,7 @@ class LeanRunner:
         self.device = torch.device("cpu")
         self._lean = LeanTarget(model, taps)
 
-    def start(self, capacity: int, *, tapped: bool) -> LeanRun:
+    def start(self, capacity: int, *, tapped: bool) -> TargetRun:
         """Begin a run with preallocated caches."""
         return LeanRun(self._lean, capacity, tapped)
 
@@ -124,35 +122,35 @@ class TransformersTarget:
     """Any causal LM of transformers 5 whose cache can be put back."""
 
     def __init__(self, model: PreTrainedModel, taps: tuple[int, ...]) -> None:
-        family = text_config(model).model_type
-        if taps and family in _ODD_FAMILIES:
-            raise PairError(
-                f"a {family} target cannot be run with a draft here: {_ODD_FAMILIES[family]}.",
-                "Serve it with vLLM or SGLang.",
-            )
         self.model = model
         self.device = next(model.parameters()).device
         self.layers = decoder_layers(model)
         self._taps = taps
-        self.sink: dict[int, torch.Tensor] | None = None
-        self._hooks = [self.layers[i].register_forward_hook(self._keep(i)) for i in set(taps)]
 
-    def _keep(self, layer_id: int) -> Any:
-        """A hook that keeps one layer's output while a tapped forward runs."""
+    @contextmanager
+    def tapping(self) -> Iterator[dict[int, torch.Tensor]]:
+        """Keep the tapped layers' outputs, by layer, while the model runs inside."""
+        kept: dict[int, torch.Tensor] = {}
 
-        def hook(_module: nn.Module, _args: Any, output: Any) -> None:
-            if self.sink is not None:
-                self.sink[layer_id] = output[0] if isinstance(output, tuple) else output
+        def keep(layer_id: int) -> Any:
+            def hook(_module: nn.Module, _args: Any, output: Any) -> None:
+                kept[layer_id] = output[0] if isinstance(output, tuple) else output
 
-        return hook
+            return hook
 
-    def tapped_states(self) -> torch.Tensor:  # [1, n, K*D]
-        """The kept outputs side by side, in tap order, on the model's first device."""
-        assert self.sink is not None
-        # A sharded target leaves its states on several devices.
-        return torch.cat([self.sink[i].to(self.device) for i in self._taps], dim=-1)
+        hooks = [self.layers[i].register_forward_hook(keep(i)) for i in set(self._taps)]
+        try:
+            yield kept
+        finally:
+            for hook in hooks:
+                hook.remove()
 
-    def start(self, capacity: int, *, tapped: bool) -> TransformersRun:
+    def side_by_side(self, kept: dict[int, torch.Tensor]) -> torch.Tensor:  # [1, n, K*D]
+        """Tapped states in tap order, on the embedding's device: a sharded target leaves them on
+        several."""
+        return torch.cat([kept[i].to(self.device) for i in self._taps], dim=-1)
+
+    def start(self, capacity: int, *, tapped: bool) -> TargetRun:
         """Begin a run on a cache of its own; ``capacity`` is not needed here."""
         return TransformersRun(self, tapped)
 
@@ -171,7 +169,7 @@ class TransformersRun:
         if tapped:
             for layer in self._cache.layers:
                 if getattr(layer, "is_sliding", False):
-                    layer.activate_past_recording()
+                    cast(Any, layer).activate_past_recording()
         self._snapshots: dict[int, _LinearSnapshot] = {}
 
     def forward(self, ids: list[int], num_logits: int) -> tuple[torch.Tensor, torch.Tensor | None]:
@@ -183,21 +181,20 @@ class TransformersRun:
             mixer.register_forward_pre_hook(self._snapshots[i].remember, with_kwargs=True)
             for i, mixer in self._mixers.items()
         ]
-        target.sink = {} if self._tapped else None
         try:
-            output = target.model(
-                input_ids=tokens,
-                cache=self._cache,
-                use_cache=True,
-                logits_to_keep=num_logits,
-            )
-            hidden = target.tapped_states() if self._tapped else None
+            with target.tapping() if self._tapped else nullcontext() as kept:
+                output = target.model(
+                    input_ids=tokens,
+                    cache=self._cache,
+                    use_cache=True,
+                    logits_to_keep=num_logits,
+                )
         finally:
-            target.sink = None
             for hook in hooks:
                 hook.remove()
         self.length += len(ids)
-        return output.logits[0], hidden
+        logits = output.logits[0].to(target.device)
+        return logits, None if kept is None else target.side_by_side(kept)
 
     def rollback(self, num_rejected: int) -> None:
         """See ``TargetRun.rollback``. Called with 0 it still trims a recorded window."""
