@@ -73,7 +73,7 @@ def build_page(
             with gr.Tab("Playground", id="playground"):
                 playground = build_playground(limits)
             with gr.Tab("Advisor", id="advisor-tab"):
-                advisor = build_advisor()
+                advisor = build_advisor(limits)
             with gr.Tab("Benchmark", id="benchmark-tab"):
                 benchmark = build_benchmark(limits)
             with gr.Tab("Learn", id="learn"):

@@ -29,7 +29,7 @@ from gradio_client import Client
 
 ROOT = Path(__file__).resolve().parent.parent
 _STATUS, _STAGE = 0, 2
-_START_S = 120
+_START_S = 300
 _PROBE_EVERY_S = 0.5
 
 

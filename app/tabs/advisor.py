@@ -10,6 +10,7 @@ import gradio as gr
 from advisor.catalog import all_hardware
 from advisor.exports import FORMATS
 from advisor.schema import ENGINES, TASKS
+from app.hosted import HOME, Limits
 from dflash.presets import pair_ids
 
 _EMPTY = [("not given", "")]
@@ -53,14 +54,14 @@ class Advisor:
         ]  # fmt: skip
 
 
-def build_advisor() -> Advisor:
+def build_advisor(limits: Limits = HOME) -> Advisor:
     """Lay the tab out: what you have on the left, the answer on the right."""
     answer = gr.State(None)
     with gr.Row(elem_id="advisor"):
         with gr.Column(scale=2, min_width=320):
             gr.HTML("<h2>What you have</h2><p>Fill in what you know; leave the rest empty.</p>",
                     apply_default_css=False)  # fmt: skip
-            form = _form()
+            form = _form(limits)
             with gr.Row():
                 upload = gr.UploadButton(
                     "Upload a draft's config.json", file_types=[".json"], size="sm"
@@ -79,16 +80,17 @@ def build_advisor() -> Advisor:
     )  # fmt: skip
 
 
-def _form() -> list[gr.components.Component]:
+def _form(limits: Limits) -> list[gr.components.Component]:
+    names = "catalogue id" if limits.is_hosted else "catalogue id, folder, config.json or hub id"
     hardware = [("this machine", "auto")] + [(h.name, h.id) for h in all_hardware()]
     with gr.Row():
         params = gr.Textbox(label="Parameters of the target", placeholder="4B, 135M, 4e9")
         prompt_tokens = gr.Number(label="Prompt length, tokens", precision=0, minimum=0)
     draft = gr.Dropdown(
         _EMPTY + [(i, i) for i in pair_ids()], value="", label="Draft", allow_custom_value=True,
-        info="catalogue id, folder, config.json or hub id",
+        info=names,
     )  # fmt: skip
-    target = gr.Textbox(label="Target", placeholder="catalogue id, folder, config.json or hub id")
+    target = gr.Textbox(label="Target", placeholder=names)
     with gr.Accordion("Paste a draft's config.json", open=False):
         pasted = gr.Textbox(
             label="Draft config", lines=6, max_lines=14, placeholder='{"block_size": 16, ...}'
@@ -97,7 +99,11 @@ def _form() -> list[gr.components.Component]:
         machine = gr.Dropdown(_EMPTY + hardware, value="auto", label="Machine")
         task = gr.Dropdown(_EMPTY + [(t, t) for t in TASKS], value="", label="Kind of work")
     with gr.Accordion("More", open=False):
-        tokenizer = gr.Textbox(label="Tokenizer", placeholder="tokenizer_config.json or folder")
+        tokenizer = gr.Textbox(
+            label="Tokenizer",
+            placeholder="tokenizer_config.json or folder",
+            visible=not limits.is_hosted,
+        )
         with gr.Row():
             concurrency = gr.Number(label="Requests at once", value=1, precision=0, minimum=1)
             temperature = gr.Number(label="Temperature", value=0.0, minimum=0)
