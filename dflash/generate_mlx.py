@@ -10,7 +10,7 @@ from __future__ import annotations
 import time
 from collections.abc import Generator, Iterator
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, cast
 
 import mlx.core as mx
 import mlx.nn as nn
@@ -29,11 +29,12 @@ class Spy:
 
     def __init__(self, inner: nn.Module) -> None:
         self.inner = inner
-        self.seen: dict[str, Any] | None = None
+        self.seen: dict[str, Any] = {}
+        self.is_watching = False
 
     def __call__(self, x: mx.array, *args: Any, **kwargs: Any) -> mx.array:
         out = self.inner(x, *args, **kwargs)
-        if self.seen is not None:
+        if self.is_watching:
             self.seen.update(x=x, args=args, kwargs=kwargs, out=out)
         return out
 
@@ -47,7 +48,7 @@ class MlxTarget:
 
     def __init__(self, model: nn.Module, target_layer_ids: list[int]) -> None:
         self.model = model
-        self.body = getattr(model, "language_model", model)
+        self.body = cast(Any, getattr(model, "language_model", model))
         layers = self.body.model.layers  # the list itself: model.layers may be a copy
         outside = [i for i in target_layer_ids if not 0 <= i < len(layers)]
         if outside:
@@ -94,14 +95,14 @@ class MlxRun:
         self._before = {i: list(self._caches[i].cache) for i in target.mixers}
         spies = [*target.taps, *target.mixers.values()] if self._tapped else []
         for spy in spies:
-            spy.seen = {}
+            spy.is_watching = True
         logits = target.model(mx.array([ids]), cache=self._caches)[0, -num_logits:]
         hidden = None
         if self._tapped:
             hidden = mx.concatenate([tap.seen["out"] for tap in target.taps], axis=-1)
             self._seen = {i: dict(m.seen) for i, m in target.mixers.items()}
         for spy in spies:
-            spy.seen = None
+            spy.is_watching, spy.seen = False, {}
         return logits, hidden
 
     def rollback(self, num_rejected: int) -> None:
@@ -138,7 +139,7 @@ def new_caches(model: nn.Module) -> list[Any]:
     return caches
 
 
-def _spied(layers: list[nn.Module], index: int) -> Spy:
+def _spied(layers: list[Any], index: int) -> Spy:
     """Wrap one layer in place, once."""
     if not isinstance(layers[index], Spy):
         layers[index] = Spy(layers[index])
@@ -241,22 +242,23 @@ def propose(
 ) -> list[int]:
     """Take in the new context and propose block_size - 1 tokens: the argmax per slot."""
     slots = [anchor_id] + [draft.mask_token_id] * (block_size - 1)
+    assert target_hidden is not None
     hidden = draft(target.embed(slots), target_hidden, cache)
     logits = draft.shape_logits(target.head(hidden[0, 1:]))
-    return mx.argmax(logits, axis=-1).tolist()
+    return cast(list[int], mx.argmax(logits, axis=-1).tolist())
 
 
 def target_choice(logits: mx.array, sampling: SamplingParams, key: mx.array) -> list[int]:
     """Argmax or a draw per row [B, V]; see ``dflash.verify.target_choice``."""
     if sampling.temperature == 0:
-        return mx.argmax(logits, axis=-1).tolist()
+        return cast(list[int], mx.argmax(logits, axis=-1).tolist())
     scaled = logits.astype(mx.float32) / sampling.temperature
     if 0 < sampling.top_k < scaled.shape[-1]:
         kth = mx.sort(scaled, axis=-1)[:, -sampling.top_k][:, None]
         scaled = mx.where(scaled < kth, -mx.inf, scaled)
     if sampling.top_p < 1:
         scaled = _keep_top_p(scaled, sampling.top_p)
-    return mx.random.categorical(scaled, key=key).tolist()
+    return cast(list[int], mx.random.categorical(scaled, key=key).tolist())
 
 
 def _keep_top_p(scaled: mx.array, top_p: float) -> mx.array:

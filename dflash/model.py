@@ -12,7 +12,7 @@ from __future__ import annotations
 import importlib
 import logging
 from pathlib import Path
-from typing import Any
+from typing import Any, cast
 
 import torch
 from huggingface_hub.dataclasses import strict
@@ -70,7 +70,7 @@ class DFlashConfig(Qwen3Config):
 
     def layer_window(self, layer_idx: int) -> int | None:
         """The sliding window of one layer in tokens; ``None`` for full attention."""
-        is_sliding = self.layer_types[layer_idx] == "sliding_attention"
+        is_sliding = cast(list[str], self.layer_types)[layer_idx] == "sliding_attention"
         return self.sliding_window if is_sliding else None
 
     def layer_is_causal(self, layer_idx: int) -> bool:
@@ -78,7 +78,7 @@ class DFlashConfig(Qwen3Config):
         bidirectional for full ones (sglang PR #34524)."""
         written = self.trained("causal") if self.is_causal is None else self.is_causal
         if written is None:
-            return self.layer_types[layer_idx] == "sliding_attention"
+            return cast(list[str], self.layer_types)[layer_idx] == "sliding_attention"
         return bool(written)
 
 
@@ -117,12 +117,11 @@ class DFlashAttention(nn.Module):
         super().__init__()
         self.layer_idx = layer_idx
         self.head_dim = config.head_dim
-        self.num_groups = config.num_attention_heads // config.num_key_value_heads
+        num_kv_heads = cast(int, config.num_key_value_heads)  # filled in by the config
+        self.num_groups = config.num_attention_heads // num_kv_heads
         self.window = config.layer_window(layer_idx)
         self.is_causal = config.layer_is_causal(layer_idx)
-        width, kv_width = (
-            n * config.head_dim for n in (config.num_attention_heads, config.num_key_value_heads)
-        )
+        width, kv_width = (n * config.head_dim for n in (config.num_attention_heads, num_kv_heads))
         bias = config.attention_bias
         self.q_proj = nn.Linear(config.hidden_size, width, bias=bias)
         self.k_proj = nn.Linear(config.hidden_size, kv_width, bias=bias)
@@ -325,7 +324,7 @@ def load_draft(
     """
     try:
         config = read_draft_config(str(draft_id), revision)
-        draft, report = draft_class(config).from_pretrained(
+        loaded: Any = draft_class(config).from_pretrained(
             str(draft_id),
             dtype=dtype,
             revision=revision or "main",
@@ -339,6 +338,7 @@ def load_draft(
             f"the draft {str(draft_id)!r} cannot be loaded: {error}",
             "Give a folder or hub id with config.json and model.safetensors.",
         ) from error
+    draft, report = loaded
     wrong = sorted(report["missing_keys"]) + sorted(str(k[0]) for k in report["mismatched_keys"])
     if wrong:
         raise CheckpointError(

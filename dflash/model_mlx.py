@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import json
 from pathlib import Path
-from typing import Any
+from typing import Any, cast
 
 import mlx.core as mx
 import mlx.nn as nn
@@ -97,8 +97,8 @@ class DraftCache:
         """Append S positions [b, Hkv, S, d]; return all that the next block may look at."""
         past = self._kv[layer_idx]
         if past is not None:
-            keys = mx.concatenate((past[0], keys), axis=2)
-            values = mx.concatenate((past[1], values), axis=2)
+            keys = mx.concatenate([past[0], keys], axis=2)
+            values = mx.concatenate([past[1], values], axis=2)
         window = self._windows[layer_idx]
         if window is not None:
             keep = max(window - 1, 1)  # the first slot sees window - 1 context positions
@@ -133,7 +133,7 @@ class DFlashAttention(nn.Module):
 
     def __call__(self, block: mx.array, context: mx.array, cache: DraftCache) -> mx.array:
         start, num_context = cache.length, context.shape[1]
-        sources = mx.concatenate((context, block), axis=1)  # [b, S + Q, D]
+        sources = mx.concatenate([context, block], axis=1)  # [b, S + Q, D]
         queries = self.q_norm(self._heads(self.q_proj(block)))
         keys = self.k_norm(self._heads(self.k_proj(sources)))
         values = self._heads(self.v_proj(sources))
@@ -142,8 +142,8 @@ class DFlashAttention(nn.Module):
         past_keys, past_values = cache.extend(
             self.layer_idx, keys[:, :, :num_context], values[:, :, :num_context]
         )
-        keys = mx.concatenate((past_keys, keys[:, :, num_context:]), axis=2)
-        values = mx.concatenate((past_values, values[:, :, num_context:]), axis=2)
+        keys = mx.concatenate([past_keys, keys[:, :, num_context:]], axis=2)
+        values = mx.concatenate([past_values, values[:, :, num_context:]], axis=2)
         out = mx.fast.scaled_dot_product_attention(
             queries, keys, values, scale=self.head_dim**-0.5,
             mask=self._block_mask(queries.shape[2], keys.shape[2]),
@@ -230,7 +230,8 @@ class DFlashDraftModel(nn.Module):
 
 def load(path_or_id: str) -> tuple[Any, Any]:
     """Load a target and its tokenizer with mlx-lm (quantised ones too); no remote code."""
-    return load_target(path_or_id)
+    model, tokenizer, *_ = load_target(path_or_id)
+    return model, tokenizer
 
 
 def load_draft(draft_id: str | Path, sliding_window_size: int | None = None) -> DFlashDraftModel:
@@ -247,7 +248,7 @@ def load_draft(draft_id: str | Path, sliding_window_size: int | None = None) -> 
     draft = DFlashDraftModel(DraftConfig(config, sliding_window_size))
     weights: dict[str, mx.array] = {}
     for file in sorted(folder.glob("*.safetensors")):
-        weights |= mx.load(str(file))
+        weights |= cast(dict[str, mx.array], mx.load(str(file)))
     quantization = config.get("quantization")
     if quantization:
         nn.quantize(

@@ -9,7 +9,7 @@ from __future__ import annotations
 import contextlib
 from collections.abc import Iterator
 from pathlib import Path
-from typing import Any
+from typing import Any, cast
 
 import torch
 import transformers
@@ -150,7 +150,7 @@ def _load_target(path: str | Path, dtype: torch.dtype, device: torch.device) -> 
             f"the target {str(path)!r} cannot be loaded: {reason}",
             "Give a transformers folder with config.json and safetensors weights.",
         ) from error
-    return model.to(device).eval()
+    return cast(torch.nn.Module, model).to(device).eval()
 
 
 @contextlib.contextmanager
