@@ -39,6 +39,7 @@ def _draft(args: argparse.Namespace) -> None:
         num_anchors=args.anchors,
         rows_per_step=args.rows_per_step,
         matrix_rate=args.rate,
+        report_every_s=args.report_minutes * 60,
         seed=args.seed,
     )
     order = DraftOrder(
@@ -104,6 +105,7 @@ def _add_draft(commands: argparse._SubParsersAction[argparse.ArgumentParser]) ->
     draft.add_argument("--mask-token-id", type=int)
     draft.add_argument("--anchors", type=int, default=recipe.num_anchors, help="blocks per row")
     draft.add_argument("--rows-per-step", type=int, default=recipe.rows_per_step)
+    draft.add_argument("--report-minutes", type=float, default=recipe.report_every_s / 60)
     draft.add_argument("--rate", type=float, default=recipe.matrix_rate)
     draft.add_argument("--seed", type=int, default=0)
     draft.set_defaults(run=_draft)
