@@ -10,8 +10,10 @@ from collections.abc import Iterator
 
 import pytest
 
+from app.examples import EXAMPLES
 from app.theme import build_theme
 from app.ui import CSS, build_demo
+from dflash.presets import PRESETS
 
 playwright = pytest.importorskip("playwright.sync_api")
 axe = pytest.importorskip("axe_playwright_python.sync_playwright")
@@ -61,6 +63,42 @@ def window(browser, site):
     for context in contexts:
         context.close()
     assert not faults
+
+
+@pytest.fixture(scope="module")
+def demo_site() -> Iterator[str]:
+    """The page as it ships, on the embedded pair."""
+    folder = PRESETS / "models" / "demo"
+    if not (folder / "target").is_dir() or not (folder / "draft").is_dir():
+        pytest.skip("the demo pair is not here")
+    demo = build_demo()
+    demo.queue()
+    _, url, _ = demo.launch(
+        prevent_thread_lock=True, quiet=True, theme=build_theme(), css_paths=CSS
+    )
+    yield url
+    demo.close()
+
+
+def test_the_embedded_pair_races_on_the_page_that_ships(browser, demo_site):
+    page = browser.new_page(viewport={"width": 1280, "height": 900})
+    page.goto(demo_site)
+    page.locator("#stage .lanes").wait_for(timeout=30_000)
+    page.wait_for_timeout(2_000)
+    fill(page, prompt=EXAMPLES[0].prompt, tokens=96)
+    before = page.locator(".stage").get_attribute("data-run") or ""
+    page.locator("#run").click()
+    page.locator(f'.stage[data-state="ended"]:not([data-run="{before}"])').wait_for(timeout=120_000)
+    page.locator("#headline", has_text="measured here").wait_for(timeout=30_000)
+    left, right = lane_texts(page)
+    assert left == right and "def " in left
+    assert re.fullmatch(r"\d+\.\d+×", page.locator(".big-number").inner_text())
+    assert "identical text" in page.locator("#headline").inner_text()
+    page.locator("#look").click()
+    page.locator("#look-result", has_text="the same").wait_for(timeout=60_000)
+    page.locator(".slot.s-acc").first.hover()
+    assert "draft probability" in page.locator(".slot-detail").inner_text()
+    page.close()
 
 
 def fill(page, *, prompt: str = "count", tokens: int = 64) -> None:
