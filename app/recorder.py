@@ -3,15 +3,16 @@
 from __future__ import annotations
 
 import secrets
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from datetime import datetime, timezone
+from pathlib import Path
 
 from app.footer import versions
 from app.race import BASELINE, DFLASH, Lane, LaneFailed, RaceEvent, lane_requests
 from app.runs import Run
 from app.session import PairChoice
 from dflash.engines import Engine
-from dflash.schema import Event, Prefilled, Request, Trace
+from dflash.schema import EngineInfo, Event, Prefilled, Request, Trace
 
 
 @dataclass(slots=True)
@@ -53,7 +54,7 @@ class Recorder:
     def run(self, *, stopped: bool) -> Run:
         """The race as far as it got."""
         left, right = (
-            Trace(request, engine.info, tuple(events))
+            Trace(request, _without_folders(engine.info), tuple(events))
             for request, engine, events in zip(
                 lane_requests(self.request), self.engines, self.events, strict=True
             )
@@ -71,3 +72,14 @@ class Recorder:
             kind=self.kind,
             versions=versions(),
         )
+
+
+def _without_folders(info: EngineInfo) -> EngineInfo:
+    """A saved or shared run names the models, not where this machine keeps them."""
+    draft_id = info.draft_id and _name(info.draft_id)
+    return replace(info, target_id=_name(info.target_id), draft_id=draft_id)
+
+
+def _name(model_id: str) -> str:
+    path = Path(model_id)
+    return "/".join(path.parts[-2:]) if path.is_absolute() else model_id

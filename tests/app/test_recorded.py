@@ -21,6 +21,17 @@ def test_a_recording_reads_back_with_every_word_it_needs(counting_engine, ask):
         assert all(i in again.words for i in cycle.draft_ids)
 
 
+def test_a_run_names_its_models_without_this_machines_folders(counting_engine, ask):
+    engine = counting_engine()
+    engine.info = dataclasses.replace(
+        engine.info, target_id="/home/me/secret/demo/target", draft_id="z-lab/Qwen3-4B-DFlash-b16"
+    )
+    run = record(engine, PairChoice("demo"), ask(), kind="code", repeats=1)
+    assert run.dflash.engine.target_id == "demo/target"
+    assert run.dflash.engine.draft_id == "z-lab/Qwen3-4B-DFlash-b16"
+    assert "secret" not in dump_run(run)
+
+
 def test_a_damaged_recording_is_left_out_and_the_rest_is_shown(
     counting_engine, ask, tmp_path, monkeypatch
 ):
