@@ -8,11 +8,13 @@ from typing import Any
 
 import gradio as gr
 
+from app import view
 from app.charts import CHART_TITLES
 from app.examples import EXAMPLES
 from app.hosted import HOME, Limits
 from app.pair_card import DEFAULT_PAIR, pair_card, pair_choices, trained_block
 from app.recorded import recorded_runs
+from app.runs import Run
 
 _HERE = Path(__file__).parent.parent
 _NUM_FRONT_CHARTS = 3
@@ -104,8 +106,13 @@ def _scripted(name: str, script: str) -> gr.HTML:
     )
 
 
+def _recorded_label(run: Run) -> str:
+    speedup = view.factor(run.comparison.speedup)
+    return f"{run.kind or run.pair_id}, block {run.block_size}: {speedup} ({run.machine})"
+
+
 def _replays() -> dict[str, Any]:
-    choices = [(f"{run.kind or run.pair_id}, {run.machine}", run.id) for run in recorded_runs()]
+    choices = [(_recorded_label(run), run.id) for run in recorded_runs()]
     with gr.Row(elem_id="replays"):
         recorded = gr.Dropdown(
             choices,
