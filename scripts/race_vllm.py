@@ -73,6 +73,7 @@ class Row:
 def main(argv: Sequence[str] | None = None) -> int:
     """Run the race and print it; the last line of standard output is JSON."""
     signal.signal(signal.SIGTERM, lambda *_: sys.exit(143))  # so that the servers are stopped too
+    signal.signal(signal.SIGINT, signal.default_int_handler)  # a background job would ignore it
     root = parser(__doc__ or "", default_env_dir("vllm"), dataset_required=False)
     root.add_argument("--serve", action="store_true", help="keep serving afterwards, until Ctrl-C")
     args = root.parse_args(argv)
@@ -81,8 +82,6 @@ def main(argv: Sequence[str] | None = None) -> int:
     except DFlashError as error:
         print(f"error: {error}", file=sys.stderr)
         return 2
-    if args.output:
-        write_json(args.output, report)
     brief = {k: v for k, v in report.items() if k not in ("rows", "provenance")}
     print(json.dumps(brief, separators=(",", ":")))
     return 0 if report["passed"] else 1
@@ -113,6 +112,8 @@ def run(args: Any) -> dict[str, Any]:
         about = collect(ours.engine, pair_id=ours.pair.id, num_threads=torch.get_num_threads())
         report["provenance"] = with_conditions(about, " ".join(sys.argv))
         print(table(report))
+        if args.output:
+            write_json(args.output, report)
         if args.serve:
             _keep_serving(engine, plain.url, drafting.url)
     return report
