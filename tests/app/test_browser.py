@@ -10,6 +10,7 @@ from collections.abc import Iterator
 
 import pytest
 
+from app import recorded
 from app.examples import EXAMPLES
 from app.theme import build_theme
 from app.ui import CSS, build_demo
@@ -24,7 +25,11 @@ if CHROMIUM is None:
 
 
 @pytest.fixture(scope="module")
-def site(counting_engine) -> Iterator[str]:
+def site(counting_engine, tmp_path_factory) -> Iterator[str]:
+    """The page on a counting engine, with no recorded run to be mistaken for the test's own."""
+    patch = pytest.MonkeyPatch()
+    patch.setattr(recorded, "TRACES", tmp_path_factory.mktemp("no-traces"))
+    recorded.recorded_runs.cache_clear()
     demo = build_demo(lambda choice, report: counting_engine(busy_s=0.004, pattern=(3, 0, 7, 2)))
     demo.queue()
     _, url, _ = demo.launch(
@@ -32,6 +37,8 @@ def site(counting_engine) -> Iterator[str]:
     )
     yield url
     demo.close()
+    patch.undo()
+    recorded.recorded_runs.cache_clear()
 
 
 @pytest.fixture(scope="module")
