@@ -11,8 +11,9 @@ from collections.abc import Iterator, Sequence
 from typing import Any
 
 import torch
-from torch import nn
+from transformers import PreTrainedModel
 
+from dflash.borrowed import Borrowed, borrow
 from dflash.close_look import Candidate, Divergence, SlotOdds
 from dflash.errors import EngineError
 from dflash.model import DFlashDraftModel, DraftCache
@@ -27,7 +28,7 @@ _NUM_CANDIDATES = 5
 def slot_odds(
     target: Target,
     draft: DFlashDraftModel,
-    model: nn.Module,  # the target's module: the draft borrows its embedding and head
+    model: PreTrainedModel,  # the target's module: the draft borrows its embedding and head
     prompt_ids: Sequence[int],
     cycles: Sequence[Cycle],
     first_id: int,
@@ -36,12 +37,13 @@ def slot_odds(
     run = target.start(len(prompt_ids) + sum(len(c.draft_ids) + 1 for c in cycles), tapped=True)
     config: Any = draft.config
     cache = DraftCache(config)
+    borrowed = borrow(model, scale=config.trained("input_embedding_scale"))
     hidden: torch.Tensor | None = _read(run, prompt_ids)
     anchor = first_id
     for cycle in cycles:
         if not cycle.draft_ids:
             return  # the last cycle may be too narrow to draft
-        drafted = _draft_odds(draft, model, cache, hidden, anchor, len(cycle.draft_ids))
+        drafted = _draft_odds(draft, borrowed, cache, hidden, anchor, len(cycle.draft_ids))
         kept = (anchor, *cycle.draft_ids[: cycle.num_accepted])
         logits, hidden = run.forward(list(kept), len(kept))
         run.rollback(0)
@@ -98,7 +100,7 @@ def _read(run: TargetRun, ids: Sequence[int]) -> torch.Tensor:
 
 def _draft_odds(
     draft: DFlashDraftModel,
-    model: nn.Module,
+    borrowed: Borrowed,
     cache: DraftCache,
     hidden: torch.Tensor | None,
     anchor: int,
@@ -109,13 +111,12 @@ def _draft_odds(
     slots = torch.tensor([[anchor] + [draft.mask_token_id] * num_drafts], device=hidden.device)
     positions = torch.arange(cache.length, cache.length + hidden.shape[1] + num_drafts + 1)
     states = draft(
-        model.get_input_embeddings()(slots),  # type: ignore[operator]
+        borrowed.embed(slots),
         hidden,
         positions[None].to(hidden.device),
         cache,
     )
-    logits = model.get_output_embeddings()(states[0, 1:])  # type: ignore[operator]
-    return draft.shape_logits(logits).float().softmax(-1)
+    return draft.shape_logits(borrowed.logits(states[0, 1:])).float().softmax(-1)
 
 
 def _cycle_odds(

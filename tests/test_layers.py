@@ -32,7 +32,12 @@ HEAVY = {
     "torch": ("dflash/",),
     "transformers": ("dflash/",),
     "mlx": ("dflash/model_mlx", "dflash/generate_mlx", "dflash/mlx_", "dflash/engines/mlx_engine"),
-    "mlx_lm": ("dflash/model_mlx", "dflash/generate_mlx", "dflash/mlx_", "dflash/engines/mlx_engine"),
+    "mlx_lm": (
+        "dflash/model_mlx",
+        "dflash/generate_mlx",
+        "dflash/mlx_",
+        "dflash/engines/mlx_engine",
+    ),
 }
 
 

@@ -43,9 +43,7 @@ def ask(block_size: int, **sampling) -> Request:
 
 
 def ids_of(events) -> list[int]:
-    return [events[0].token_id] + [
-        i for e in events if isinstance(e, Cycle) for i in e.emitted_ids
-    ]
+    return [events[0].token_id] + [i for e in events if isinstance(e, Cycle) for i in e.emitted_ids]
 
 
 def test_both_lanes_give_the_same_tokens_and_the_pieces_join_to_the_text(engine):

@@ -276,8 +276,8 @@ def test_a_lean_draft_proposes_what_its_module_does(kind, window):
         start = module_cache.length
         positions = torch.arange(start, start + num_new + block_size)[None]
         with torch.inference_mode():
-            block = draft(module.embedding(ids), hidden, positions, module_cache)
-            close(found, module.head(block)[0, 1:])
+            block = draft(module.borrowed.embed(ids), hidden, positions, module_cache)
+            close(found, module.borrowed.logits(block[0, 1:]))
     assert cache.length == module_cache.length
 
 
