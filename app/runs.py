@@ -164,7 +164,8 @@ def _texts(data: dict[str, Any], name: str) -> dict[str, str]:
 
 
 def _whole(key: str) -> int:
-    if not key.isascii() or not key.isdigit() or len(key) > 9:
+    # Ten digits: every 31-bit id that a race can hold, so what is saved opens again.
+    if not key.isascii() or not key.isdigit() or len(key) > 10:
         raise TraceError(f"words: {key[:20]!r} is not a token id.")
     return int(key)
 

@@ -34,7 +34,7 @@ from dflash.schema import (
 )
 
 TEXT = st.text(max_size=12)
-IDS = st.integers(0, 10**9 - 1)  # what the reader takes for a token id: nine digits
+IDS = st.integers(0, 2**31 - 1)
 SECONDS = st.floats(0, 1e6)
 ENGINE = EngineInfo("torch", "1", "t", "d", "cpu", "float32", "cycles")
 JUNK = st.recursive(
