@@ -83,7 +83,7 @@ def _accepted(
         mask_token_id=draft.mask_token_id,
     )
     hidden = block_hidden(draft, target, batch, blocks.slot_ids, blocks.position_ids,
-                          blocks.attention_mask)[0, :, 1:]  # fmt: skip
+                          blocks.attention_mask())[0, :, 1:]  # fmt: skip
     head = target.get_output_embeddings()
     proposals = draft.shape_logits(head(hidden.to(head.weight.dtype))).argmax(dim=-1)  # [A, B-1]
     labels = batch.ids[0][blocks.label_positions[0]]

@@ -19,9 +19,18 @@ class Blocks:
 
     slot_ids: torch.Tensor  # [b, A*B], anchor then masks
     position_ids: torch.Tensor  # [b, S + A*B]
-    attention_mask: torch.Tensor  # [b, 1, A*B, S + A*B], True = visible
+    sees_context: torch.Tensor  # [b, A, S], which of the row's positions a block's slots see
     label_positions: torch.Tensor  # [b, A, B-1], where in the row each label stands
     label_is_real: torch.Tensor  # [b, A, B-1], False beyond the row's end and for spare anchors
+
+    def attention_mask(self) -> torch.Tensor:  # [b, 1, A*B, S + A*B], True = visible
+        """Who sees whom, for the module's own forward: the context, and both ways its own block."""
+        num_rows, num_anchors, _ = self.sees_context.shape
+        block_size = self.label_positions.shape[2] + 1
+        own = torch.eye(num_anchors, dtype=torch.bool, device=self.sees_context.device)
+        own = own.repeat_interleave(block_size, 0).repeat_interleave(block_size, 1)  # [A*B, A*B]
+        seen = self.sees_context.repeat_interleave(block_size, dim=1)
+        return torch.cat((seen, own.expand(num_rows, -1, -1)), dim=2)[:, None]
 
 
 def random_anchors(
@@ -31,11 +40,11 @@ def random_anchors(
     generator: torch.Generator,
 ) -> torch.Tensor:  # [b, A], -1 where a row has fewer places than A
     """Draw different anchors per row, each as likely as any other."""
-    width = int(lengths.max())
+    width = max(int(lengths.max()), num_anchors)
     places = torch.arange(width)
     allowed = (places >= starts[:, None]) & (places < lengths[:, None] - 1)
     scores = torch.rand(len(starts), width, generator=generator).masked_fill(~allowed, -1.0)
-    best = scores.topk(min(num_anchors, width), dim=1)
+    best = scores.topk(num_anchors, dim=1)
     return best.indices.masked_fill(best.values < 0, -1)
 
 
@@ -59,16 +68,11 @@ def build_blocks(
     label_positions = positions[:, :, 1:]
     label_is_real = (label_positions < lengths[:, None, None]) & is_used[:, :, None]
     context_positions = torch.arange(width, device=ids.device).expand(num_rows, width)
-    sees_context = context_positions[:, None] < at[:, :, None]  # [b, A, S]
-    own = torch.eye(num_anchors, dtype=torch.bool, device=ids.device)
-    own = own.repeat_interleave(block_size, 0).repeat_interleave(block_size, 1)  # [A*B, A*B]
-    mask = torch.cat(
-        (sees_context.repeat_interleave(block_size, dim=1), own.expand(num_rows, -1, -1)), dim=2
-    )
+    sees_context = context_positions[:, None] < at[:, :, None]
     return Blocks(
         slots.flatten(1),
         torch.cat((context_positions, positions.flatten(1)), dim=1),
-        mask[:, None],
+        sees_context,
         label_positions.clamp(max=width - 1),
         label_is_real,
     )

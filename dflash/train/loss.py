@@ -42,9 +42,10 @@ def scored_tokens(
     num_random: int,
     generator: torch.Generator,
 ) -> torch.Tensor:  # [R], sorted
-    """The frequent tokens, this step's labels, and fresh random ones."""
-    others = torch.randint(vocab_size, (num_random,), generator=generator)
-    is_scored = torch.zeros(vocab_size, dtype=torch.bool)
-    for ids in (frequent, labels.cpu(), others):
-        is_scored[ids] = True
-    return is_scored.nonzero().squeeze(1).to(labels.device)
+    """This step's labels, the frequent tokens and fresh random ones: as many at every step."""
+    labels = labels.unique().cpu()
+    num = min(vocab_size, max(len(frequent) + num_random, len(labels)))
+    rank = torch.rand(vocab_size, generator=generator)
+    rank[frequent] = 2.0
+    rank[labels] = 3.0
+    return rank.topk(num).indices.sort().values.to(frequent.device)

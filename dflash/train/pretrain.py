@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import json
 import logging
-import shutil
 import time
 from collections.abc import Callable
 from dataclasses import asdict, dataclass, field
@@ -21,6 +20,7 @@ from transformers import GenerationConfig, LlamaConfig, LlamaForCausalLM, PreTra
 
 from dflash.train.corpus import KINDS, TRAINING_SEED_START, draw_tasks
 from dflash.train.exactness import Exactness, measure_exactness
+from dflash.train.forward import compiled_where_possible
 from dflash.train.rows import BEGIN_ID, END_ID, PAD_ID, Batch, chunk_batches, drill_batches
 from dflash.train.target_recipe import TargetRecipe
 from dflash.train.tokenizer import train_tokenizer
@@ -171,9 +171,7 @@ def _loss_of(model: LlamaForCausalLM, *, compiled: bool) -> Callable[[Tensor, Te
         logits = model.lm_head(states).float()
         return F.cross_entropy(logits.flatten(0, 1), wanted.flatten())
 
-    if compiled and shutil.which("g++"):
-        return torch.compile(loss_of, dynamic=False)
-    return loss_of
+    return compiled_where_possible(loss_of, model.device) if compiled else loss_of
 
 
 def _save_state(run: _Run, folder: Path) -> None:

@@ -10,7 +10,7 @@ from __future__ import annotations
 import logging
 import random
 import time
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field
 from functools import cache
 from pathlib import Path
@@ -20,11 +20,12 @@ from torch import nn
 from transformers import PreTrainedModel
 
 from dflash.model import DFlashDraftModel
-from dflash.train.acceptance import Acceptance, block_hidden, measure_acceptance
+from dflash.train.acceptance import Acceptance, measure_acceptance
 from dflash.train.blocks import build_blocks, default_gamma, position_weights, random_anchors
-from dflash.train.loss import draft_loss, scored_tokens
+from dflash.train.forward import BlockInputs, blocks_loss, compiled_where_possible
+from dflash.train.loss import scored_tokens
 from dflash.train.pretrain import matmul_dtype
-from dflash.train.states import TargetStates
+from dflash.train.states import StateBatch, TargetStates
 from dflash.train.synthesis import Row
 
 logger = logging.getLogger(__name__)
@@ -51,6 +52,7 @@ class FitRecipe:
     num_held_out: int = 36
     report_every_s: float = 120.0
     save_every_s: float = 60.0
+    compiled: bool = True  # where a C++ compiler is found; pays after a few minutes
     seed: int = 0
 
 
@@ -71,6 +73,7 @@ class _Fit:
 
     draft: DFlashDraftModel
     optimizers: list[torch.optim.Optimizer]
+    loss_of: Callable[..., torch.Tensor]
     step: int = 0
     seconds: float = 0.0
     num_blocks: int = 0
@@ -100,7 +103,7 @@ def fit_draft(
     batches = _batches(rows, train, recipe, fit.step)
     while _progress(fit, recipe) < 1:
         started = time.perf_counter()
-        _step(fit, target, states, next(batches), frequent, recipe)
+        _step(fit, target, states.batch(next(batches)), frequent, recipe)
         fit.seconds += time.perf_counter() - started
         if fit.seconds - last_save > recipe.save_every_s:
             _save(fit, work)
@@ -137,6 +140,7 @@ def _start(draft: DFlashDraftModel, work: Path, recipe: FitRecipe) -> _Fit:
             ),
             torch.optim.AdamW(others, lr=recipe.other_rate, weight_decay=0.0, betas=(0.9, 0.95)),
         ],
+        compiled_where_possible(blocks_loss, draft.device) if recipe.compiled else blocks_loss,
     )
     path = work / _STATE_FILE
     if path.exists():
@@ -196,8 +200,7 @@ def _batches(
 def _step(
     fit: _Fit,
     target: PreTrainedModel,
-    states: TargetStates,
-    indices: Sequence[int],
+    batch: StateBatch,
     frequent: torch.Tensor,
     recipe: FitRecipe,
 ) -> None:
@@ -209,11 +212,14 @@ def _step(
         for group in optimizer.param_groups:
             group["lr"] = rate * factor
     generator = torch.Generator().manual_seed(recipe.seed * 1_000_003 + fit.step)
+    inputs, num_blocks = _loss_inputs(
+        fit.draft, target, batch, recipe.num_anchors, recipe.gamma, generator
+    )
+    head = target.get_output_embeddings().weight
+    scored = scored_tokens(inputs.labels, frequent, len(head), recipe.num_random, generator)
     dtype = _compute_dtype(target.device)
     with torch.autocast(target.device.type, dtype, enabled=dtype == torch.bfloat16):
-        loss, num_blocks = blocks_loss(
-            fit.draft, target, states, indices, frequent, recipe, generator
-        )
+        loss = fit.loss_of(fit.draft, inputs, head, scored, recipe.hard_share)
     loss.backward()
     torch.nn.utils.clip_grad_norm_(fit.draft.parameters(), 1.0)
     for optimizer in fit.optimizers:
@@ -224,46 +230,39 @@ def _step(
     fit.num_blocks += num_blocks
 
 
-def blocks_loss(
+def _loss_inputs(
     draft: DFlashDraftModel,
     target: PreTrainedModel,
-    states: TargetStates,
-    indices: Sequence[int],
-    frequent: torch.Tensor,
-    recipe: FitRecipe,
+    batch: StateBatch,
+    num_anchors: int,
+    gamma: float | None,
     generator: torch.Generator,
-) -> tuple[torch.Tensor, int]:
-    """The loss over random blocks of the named rows, and how many blocks those were."""
+) -> tuple[BlockInputs, int]:
+    """Random blocks of a batch, and how many they are."""
     assert draft.block_size is not None and draft.mask_token_id is not None
-    batch = states.batch(indices)
     device = batch.ids.device
     anchors = random_anchors(
-        batch.answer_starts.cpu(), batch.lengths.cpu(), recipe.num_anchors, generator
-    )
+        batch.answer_starts.cpu(), batch.lengths.cpu(), num_anchors, generator
+    ).to(device)
     blocks = build_blocks(
-        batch.ids, batch.lengths, anchors.to(device),
+        batch.ids, batch.lengths, anchors,
         block_size=draft.block_size, mask_token_id=draft.mask_token_id,
     )  # fmt: skip
-    hidden = block_hidden(
-        draft, target, batch, blocks.slot_ids, blocks.position_ids, blocks.attention_mask
+    embeds = target.get_input_embeddings()(blocks.slot_ids).to(draft.fc.weight.dtype)
+    row = torch.arange(len(batch.ids), device=device)[:, None]
+    place = blocks.label_positions.flatten(1)  # [b, A*(B-1)]
+    weights = position_weights(draft.block_size, gamma or default_gamma(draft.block_size))
+    inputs = BlockInputs(
+        embeds,
+        batch.tapped.to(embeds.dtype),
+        blocks.position_ids,
+        blocks.sees_context,
+        # the state before a token is the one that predicts it
+        teacher=batch.final[row, place - 1].flatten(0, 1),
+        labels=batch.ids[row, place].flatten(),
+        weights=(weights.to(device) * blocks.label_is_real).flatten(),
     )
-    is_real = blocks.label_is_real
-    row = torch.arange(len(indices), device=device)[:, None, None].expand_as(is_real)[is_real]
-    place = blocks.label_positions[is_real]
-    labels = batch.ids[row, place]
-    gamma = recipe.gamma or default_gamma(draft.block_size)
-    weights = position_weights(draft.block_size, gamma).to(device).expand_as(is_real)[is_real]
-    head = target.get_output_embeddings().weight
-    loss = draft_loss(
-        hidden[:, :, 1:][is_real],
-        batch.final[row, place - 1],  # the state before a token is the one that predicts it
-        labels,
-        weights,
-        head,
-        scored=scored_tokens(labels, frequent, head.shape[0], recipe.num_random, generator),
-        hard_share=recipe.hard_share,
-    )
-    return loss, int((anchors >= 0).sum())
+    return inputs, int((anchors >= 0).sum())
 
 
 def _frequent_tokens(rows: Sequence[Row], num: int) -> torch.Tensor:

@@ -18,7 +18,7 @@ from dflash.train.tokenizer import END, SPECIAL_TOKENS
 BEGIN_ID, END_ID, USER_ID, ASSISTANT_ID, PAD_ID = range(5)  # as SPECIAL_TOKENS has them
 Row = tuple[list[int], list[int]]  # token ids of a prompt in its template and of its answer
 
-_MIX = {"chat": 1, "code": 3, "math": 5, "json": 5, "translate": 5, "edit": 6}  # tasks per share
+_MIX = {"chat": 1, "code": 2, "math": 6, "json": 4, "translate": 4, "edit": 10}  # tasks per share
 # Rows are padded to one of these: each shape costs a minute of compiling, and longer rows are rare.
 _WIDTHS = (64, 128, 192, 288)
 
@@ -53,14 +53,16 @@ def chunk_batches(
     ]
     rows = [encoded(tokenizer, task) for task in tasks]
     rows += [encoded(tokenizer, sheet) for sheet in draw_drills(recipe.sum_drills, seed)]
-    rows += _copy_drills(recipe, random.Random(seed), recipe.copy_drills, longest=90, different=100)
+    rows += _copy_drills(
+        recipe, random.Random(seed), recipe.copy_drills, longest=90, different=(2, 24)
+    )
     yield from _batches(rows, recipe, random.Random(seed))
 
 
 def drill_batches(recipe: TargetRecipe, chunk: int) -> Iterator[Batch]:
     """Short copying drills only: copying is learned in minutes here, in hours without them."""
     rng = random.Random(f"drills {recipe.seed} {chunk}")
-    rows = _copy_drills(recipe, rng, 2000, longest=24, different=2000)
+    rows = _copy_drills(recipe, rng, 2000, longest=24, different=(6, 2000))
     yield from _batches(rows, recipe, rng)
 
 
@@ -82,17 +84,18 @@ def _batches(rows: list[Row], recipe: TargetRecipe, rng: random.Random) -> Itera
 
 
 def _copy_drills(
-    recipe: TargetRecipe, rng: random.Random, num: int, *, longest: int, different: int
+    recipe: TargetRecipe, rng: random.Random, num: int, *, longest: int, different: tuple[int, int]
 ) -> list[Row]:
     """Random tokens to repeat: they teach copying from the prompt, which every kind builds on.
 
-    A row draws from at most ``different`` tokens: where they are few, the token before is not
-    enough to find the place, and the one before that has to count too.
+    A row draws from a number of ``different`` tokens, the fewest and the most: where they are few,
+    the token before is not enough to find the place, and many before that have to count too.
     """
+    fewest, most = different
     ordinary = range(len(SPECIAL_TOKENS), recipe.vocab_size)
     drills = []
     for _ in range(num):
-        known = rng.sample(ordinary, rng.randint(6, min(different, len(ordinary))))
+        known = rng.sample(ordinary, rng.randint(fewest, min(most, len(ordinary))))
         text = rng.choices(known, k=rng.randint(8, longest))
         drills.append(([BEGIN_ID, USER_ID, *text, END_ID, ASSISTANT_ID], [*text, END_ID]))
     return drills

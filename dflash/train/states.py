@@ -20,6 +20,8 @@ from transformers import PreTrainedModel
 from dflash.targets import decoder_layers
 from dflash.train.synthesis import Row
 
+_WIDTH_STEP = 64  # few different widths: each is compiled once
+
 
 @dataclass(frozen=True, slots=True)
 class StateBatch:
@@ -58,7 +60,7 @@ class TargetStates:
         if missing:
             self._make(missing)
         device = self._model.device
-        ids, lengths = _right_padded([self._rows[i] for i in indices])
+        ids, lengths = _right_padded([self._rows[i] for i in indices], multiple=_WIDTH_STEP)
         states = torch.zeros(*ids.shape, self._width, dtype=torch.bfloat16)
         for row, i in enumerate(indices):
             part = torch.from_numpy(self._states[self._offsets[i] : self._offsets[i + 1]].copy())
@@ -73,7 +75,7 @@ class TargetStates:
     @torch.no_grad()
     def _make(self, indices: Sequence[int]) -> None:
         """Run the target over rows and write their states."""
-        ids, lengths = _right_padded([self._rows[i] for i in indices])
+        ids, lengths = _right_padded([self._rows[i] for i in indices], multiple=1)
         tapped, final = tapped_forward(self._model, ids.to(self._model.device), self._taps)
         states = torch.cat((tapped, final), dim=-1).to("cpu", torch.bfloat16)
         for row, i in enumerate(indices):
@@ -107,10 +109,11 @@ def tapped_forward(
     return torch.cat([kept[i].to(final.device) for i in target_layer_ids], dim=-1), final
 
 
-def _right_padded(rows: Sequence[Row]) -> tuple[torch.Tensor, torch.Tensor]:
+def _right_padded(rows: Sequence[Row], *, multiple: int) -> tuple[torch.Tensor, torch.Tensor]:
     sequences = [[*row.prompt_ids, *row.answer_ids] for row in rows]
     lengths = torch.tensor([len(s) for s in sequences])
-    ids = torch.zeros(len(rows), int(lengths.max()), dtype=torch.long)
+    width = -(-int(lengths.max()) // multiple) * multiple
+    ids = torch.zeros(len(rows), width, dtype=torch.long)
     for row, sequence in enumerate(sequences):
         ids[row, : len(sequence)] = torch.tensor(sequence)
     return ids, lengths

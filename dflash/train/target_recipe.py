@@ -33,7 +33,7 @@ class TargetRecipe:
     tokenizer_tasks: int = 3000  # of every kind
     share_tasks: int = 160  # tasks in one share of a chunk
     drill_steps: int = 300  # the first steps see nothing but short copying drills
-    copy_drills: int = 300  # in every later chunk, longer ones
+    copy_drills: int = 600  # in every later chunk, longer ones
     sum_drills: int = 400  # in every later chunk: sheets of bare sums, half as many word lists
     compiled: bool = True  # where a C++ compiler is found; pays after a few minutes
     seed: int = 0

@@ -17,6 +17,7 @@ from dflash.schema import SamplingParams
 from dflash.train.acceptance import block_hidden, measure_acceptance
 from dflash.train.blocks import build_blocks, default_gamma, position_weights, random_anchors
 from dflash.train.fit_command import DraftOrder, make_draft, save_draft
+from dflash.train.forward import blocks_hidden
 from dflash.train.generation import generate_all, generate_batch, speed_up_attention
 from dflash.train.loss import draft_loss, scored_tokens
 from dflash.train.new_draft import new_draft
@@ -70,7 +71,7 @@ def test_the_training_forward_says_what_decoding_says_at_every_anchor(
     anchors = torch.tensor([[3, 9, 6], [7, 4, -1]])
     blocks = build_blocks(batch.ids, batch.lengths, anchors, block_size=_BLOCK, mask_token_id=_MASK)
     hidden = block_hidden(
-        draft, target, batch, blocks.slot_ids, blocks.position_ids, blocks.attention_mask
+        draft, target, batch, blocks.slot_ids, blocks.position_ids, blocks.attention_mask()
     )
     for row, column in [(0, 0), (0, 1), (0, 2), (1, 0), (1, 1)]:
         at = int(anchors[row, column])
@@ -84,12 +85,25 @@ def test_the_training_forward_says_what_decoding_says_at_every_anchor(
         torch.testing.assert_close(hidden[row, column], slow[0], atol=1e-5, rtol=1e-4)
 
 
+def test_the_split_forward_of_the_fit_is_the_modules_own_under_the_mask_of_all_blocks(
+    target: LlamaForCausalLM, draft: DFlashDraftModel, tmp_path: Path
+):
+    batch = TargetStates(target, draft.target_layer_ids, _rows(2), tmp_path).batch([0, 1])
+    anchors = torch.tensor([[3, 9, 6], [7, 4, -1]])
+    blocks = build_blocks(batch.ids, batch.lengths, anchors, block_size=_BLOCK, mask_token_id=_MASK)
+    places = (blocks.slot_ids, blocks.position_ids)
+    whole = block_hidden(draft, target, batch, *places, blocks.attention_mask())
+    embeds = target.model.embed_tokens(blocks.slot_ids)
+    split = blocks_hidden(draft, embeds, batch.tapped.float(), places[1], blocks.sees_context)
+    torch.testing.assert_close(split, whole, atol=1e-5, rtol=1e-4)
+
+
 def test_a_block_sees_only_what_lies_before_its_anchor_and_its_own_slots():
     ids = torch.arange(12)[None]
     blocks = build_blocks(
         ids, torch.tensor([12]), torch.tensor([[4, 10]]), block_size=3, mask_token_id=99
     )
-    mask = blocks.attention_mask[0, 0]
+    mask = blocks.attention_mask()[0, 0]
     for block, anchor in enumerate((4, 10)):
         for slot in range(3):
             row = mask[block * 3 + slot]
@@ -132,10 +146,13 @@ def test_the_loss_over_all_tokens_is_the_plain_weighted_cross_entropy():
     assert ours.item() == pytest.approx((slow / weights.sum()).item(), rel=1e-5)
 
 
-def test_every_label_is_scored():
-    labels = torch.tensor([7, 30, 7])
-    scored = scored_tokens(labels, torch.tensor([1, 2]), 40, 3, torch.Generator().manual_seed(0))
-    assert {1, 2, 7, 30} <= set(scored.tolist()) and scored.tolist() == sorted(set(scored.tolist()))
+def test_every_label_is_scored_and_as_many_tokens_at_every_step():
+    labels, frequent = torch.tensor([7, 30, 7]), torch.tensor([1, 2])
+    for seed in range(5):
+        scored = scored_tokens(labels, frequent, 40, 3, torch.Generator().manual_seed(seed))
+        assert {1, 2, 7, 30} <= set(scored.tolist()) and len(scored) == 5
+        assert scored.tolist() == sorted(set(scored.tolist()))
+    assert len(scored_tokens(labels, frequent, 40, 1000, torch.Generator())) == 40
 
 
 def test_cached_states_are_the_targets_own_and_survive_a_restart(
@@ -243,7 +260,7 @@ def test_a_short_fit_turns_a_useless_draft_into_a_good_one_and_a_killed_fit_goes
     rows = _counting_rows(200, 3)
     recipe = FitRecipe(
         minutes=2.0, num_steps=120, num_anchors=12, rows_per_step=16, hard_share=1.0, matrix_rate=0.02,
-        other_rate=5e-3, num_held_out=8, report_every_s=1.0, save_every_s=0.5,
+        other_rate=5e-3, num_held_out=8, report_every_s=1.0, save_every_s=0.5, compiled=False,
     )  # fmt: skip
     states = TargetStates(target, draft.target_layer_ids, rows, tmp_path / "before")
     kinds = [row.kind for row in rows]
@@ -276,8 +293,8 @@ def test_simulated_tau_is_the_tau_of_decoding(
     rows = [Row("chat", str(a.index), prompts[a.index], a.ids) for a in answers if len(a.ids) > 2]
     assert len(rows) >= 3
     recipe = FitRecipe(
-        num_steps=20, num_anchors=12, rows_per_step=3, num_held_out=1, matrix_rate=0.02
-    )
+        num_steps=20, num_anchors=12, rows_per_step=3, num_held_out=1, matrix_rate=0.02, compiled=False,
+    )  # fmt: skip
     list(fit_draft(draft, target, rows, tmp_path, recipe=recipe))
     draft.eval()
     states = TargetStates(target, draft.target_layer_ids, rows, tmp_path / "states")
@@ -348,7 +365,9 @@ def test_the_command_goes_from_a_target_folder_to_a_draft_that_decodes(tmp_path:
     order = DraftOrder(
         target=str(tmp_path / "target"), output=tmp_path / "draft", num_rows=24, max_new_tokens=12,
         block_size=4, num_layers=1, num_taps=2, batch_size=8,
-        fit=FitRecipe(num_steps=3, rows_per_step=4, num_anchors=4, num_held_out=6),
+        fit=FitRecipe(
+            num_steps=3, rows_per_step=4, num_anchors=4, num_held_out=6, compiled=False
+        ),
     )  # fmt: skip
     report = make_draft(order)
     assert report.step == 3 and len(report.acceptance.by_position) == 3
