@@ -113,6 +113,8 @@ def replay_text(run: Run, *, autoplay: bool = False) -> str:
     writer = StageWriter(run.word)
     writer.header(StageHeader(run.id, run.block_size, run.source, run.where, autoplay))
     writer.add(run.events())
+    for number, odds in enumerate(run.odds):
+        writer.odds(number, odds)
     close_stage(writer, run)
     return writer.text
 

@@ -7,7 +7,6 @@ views; a field that is ``None`` is unchanged and is not sent again.
 from __future__ import annotations
 
 import secrets
-import time
 from collections.abc import Callable, Generator, Iterator
 from contextlib import closing, contextmanager
 from dataclasses import replace
@@ -27,21 +26,24 @@ from app.finished import (
 from app.form import PlaygroundForm
 from app.hosted import HOME, Limits
 from app.look import look_closer
+from app.looking import link_of, looking_views
 from app.pair_card import pair_card
-from app.race import SLICE_S, RaceEvent, in_slices, race, warm_up
+from app.race import RaceEvent, in_slices, race, warm_up
 from app.recorded import recorded_runs
 from app.recorder import Recorder
 from app.runs import Run, load_run
 from app.session import EnginePool, GpuRefused, PairChoice, Session, Sessions, Stopped
-from app.share import link_query
 from app.stage import StageHeader, StageWriter
 from app.whatif import CycleCost, cycle_cost, predictions
 from app.zerogpu import LentGpu, race_slices
 from dflash.budget import check_block_size
+from dflash.close_look import CloseLook
 from dflash.engines import Engine
 from dflash.errors import DFlashError
 from dflash.metrics import MedianInterval, median_interval
 from dflash.schema import Request
+
+_MAX_UNASKED_S = 30.0  # of the DFlash lane; the look takes about as long
 
 Views: TypeAlias = Generator[PlaygroundView, None, None]
 
@@ -100,6 +102,22 @@ class PlaygroundHandlers:
             return
         with closing(self._in_sentences(session, self._look(session, choice, run))) as views:
             yield from views
+
+    def on_race_over(self, session_id: str) -> Views:
+        """Look at the race that just ended, unasked: every slot's odds, on no lane's clock.
+
+        Gives way within one cycle to whoever presses Run or Stop, and does nothing where a look
+        would cost somebody something: a lent GPU, a long run, a visitor who waits.
+        """
+        session = self.sessions.of(session_id)
+        run, choice = session.run, session.choice
+        if run is None or choice is None or not self._may_look_unasked(session, choice, run):
+            return
+        try:
+            with _held(self.pool, session):
+                yield from self._look(session, choice, run, unasked=True)
+        except DFlashError as error:
+            run_log.refused(session, error)
 
     def on_stop(self, session_id: str) -> PlaygroundView:
         """Stop this visitor's race and show what it got. The device is free within one cycle."""
@@ -199,25 +217,26 @@ class PlaygroundHandlers:
         assert engine is not None, "opening() leaves the engine in the pool"
         return engine
 
-    def _look(self, session: Session, choice: PairChoice, run: Run) -> Views:
+    def _may_look_unasked(self, session: Session, choice: PairChoice, run: Run) -> bool:
+        return (
+            run.source == "measured here"
+            and not (run.odds or run.stopped or session.stop.is_set() or self.lent)
+            and isinstance(self.pool.peek(choice), CloseLook)
+            and run.dflash.events[-1].t_s <= _MAX_UNASKED_S
+            and not self.sessions.anyone_waits()
+        )
+
+    def _look(
+        self, session: Session, choice: PairChoice, run: Run, *, unasked: bool = False
+    ) -> Views:
         engine = yield from self._opened(session, choice)
-        writer = StageWriter(run.word, session.stage_text)
-        since, parting = time.monotonic(), ""
         found = self.lent.run(look_closer, choice, run) if self.lent else look_closer(engine, run)
-        with closing(found) as parts:  # type: ignore[type-var]
-            for number, part in enumerate(parts):
-                if session.stop.is_set():
-                    raise Stopped("stopped looking.")
-                if isinstance(part, str):
-                    parting = part
-                    continue
-                writer.odds(number, part)
-                if time.monotonic() - since > SLICE_S:
-                    since = time.monotonic()
-                    yield PlaygroundView(stage=writer.text)
-        session.stage_text = writer.text
-        status = view.status_line("good", "hover or focus a slot of the blocks to see its odds")
-        yield PlaygroundView(status=status, stage=writer.text, look=parting, running=False)
+
+        def gives_way() -> bool:
+            return session.stop.is_set() or (unasked and self.sessions.anyone_waits())
+
+        with closing(looking_views(session, run, found, gives_way, unasked=unasked)) as views:
+            yield from views
 
     def _race(
         self, session: Session, choice: PairChoice, request: Request, *, check: bool
@@ -290,8 +309,7 @@ class PlaygroundHandlers:
             )
         else:
             what_if = first_what_if(run, session.costs)
-        choice = session.choice or PairChoice(run.pair_id)
-        query = link_query(PlaygroundForm.of_run(run.dflash.request, choice))
+        query = link_of(session, run)
         return finished_view(
             run, stage_text, what_if=what_if, link_query=query, repeats=_repeats(session, run)
         )

@@ -68,6 +68,11 @@ def lossless_words(run: Run, comparison: Comparison) -> str:
     return "nothing to compare"
 
 
+def texts_part(run: Run) -> bool:
+    """Whether two texts that should be the same are not."""
+    return run.comparison.first_difference is not None and not is_sampled(run)
+
+
 def is_sampled(run: Run) -> bool:
     """Whether the texts are random draws: then only their distribution is the same."""
     return run.dflash.request.sampling.temperature > 0

@@ -15,7 +15,7 @@ from app import headline, pair_card, view, wiring
 from app.examples import EXAMPLES
 from app.finished import PlaygroundView, replay_text
 from app.form import FORM_FIELDS, OWN_PAIR, PlaygroundForm
-from app.handlers import PlaygroundHandlers
+from app.handlers import PlaygroundHandlers, Views
 from app.recorded import recorded_runs
 from app.runs import read_limited
 from app.session import PairChoice
@@ -47,19 +47,16 @@ def _wire_race(page: Playground, outputs: Outputs, handlers: PlaygroundHandlers)
 
     def on_run(request: gr.Request, *values: Any) -> Iterator[list[Any]]:
         form = PlaygroundForm(*values)
-        with closing(handlers.on_run(form, wiring.session_id(request))) as views:
-            for shown in views:
-                yield wiring.race_outputs(shown)
+        yield from _streamed(handlers.on_run(form, wiring.session_id(request)))
 
     def on_check(request: gr.Request, block_size: float) -> Iterator[list[Any]]:
-        with closing(handlers.on_check(int(block_size), wiring.session_id(request))) as views:
-            for shown in views:
-                yield wiring.race_outputs(shown)
+        yield from _streamed(handlers.on_check(int(block_size), wiring.session_id(request)))
 
     def on_look(request: gr.Request) -> Iterator[list[Any]]:
-        with closing(handlers.on_look(wiring.session_id(request))) as views:
-            for shown in views:
-                yield wiring.race_outputs(shown)
+        yield from _streamed(handlers.on_look(wiring.session_id(request)))
+
+    def on_race_over(request: gr.Request) -> Iterator[list[Any]]:
+        yield from _streamed(handlers.on_race_over(wiring.session_id(request)))
 
     def on_stop(request: gr.Request) -> list[Any]:
         return wiring.race_outputs(handlers.on_stop(wiring.session_id(request)))
@@ -81,7 +78,16 @@ def _wire_race(page: Playground, outputs: Outputs, handlers: PlaygroundHandlers)
     look = page.look_closer.click(on_pressed, None, outputs, **pressed).then(
         on_look, None, outputs, **device
     )
-    page.stop.click(on_stop, None, outputs, cancels=[run, check, look], queue=False, **_PRIVATE)
+    unseen = {**device, "show_progress": "hidden"}
+    after = [race.then(on_race_over, None, outputs, **unseen) for race in (run, check)]
+    cancelled = [run, check, look, *after]
+    page.stop.click(on_stop, None, outputs, cancels=cancelled, queue=False, **_PRIVATE)
+
+
+def _streamed(views: Views) -> Iterator[list[Any]]:
+    with closing(views):
+        for shown in views:
+            yield wiring.race_outputs(shown)
 
 
 def _wire_replays(page: Playground, outputs: Outputs, handlers: PlaygroundHandlers) -> None:

@@ -19,6 +19,7 @@ from app.recorded import TRACES
 from app.recorder import Recorder
 from app.runs import Run, dump_run
 from app.session import PairChoice
+from dflash.close_look import CloseLook
 from dflash.device import detect
 from dflash.engines import Engine
 from dflash.schema import Message, Request, SamplingParams
@@ -27,11 +28,14 @@ _log = logging.getLogger(__name__)
 
 
 def record(engine: Engine, choice: PairChoice, request: Request, *, kind: str, repeats: int) -> Run:
-    """Race ``repeats`` times and return the run whose decode speedup is the median."""
+    """Race ``repeats`` times; return the run of the median decode speedup, its odds looked up."""
     warm_up(engine, request)
     runs = [_one(engine, choice, request, kind) for _ in range(repeats)]
     runs.sort(key=lambda run: run.comparison.speedup or 0)
-    return runs[len(runs) // 2]
+    run = runs[len(runs) // 2]
+    if not isinstance(engine, CloseLook):
+        return run
+    return dataclasses.replace(run, odds=tuple(engine.slot_odds(run.dflash)))
 
 
 def _one(engine: Engine, choice: PairChoice, request: Request, kind: str) -> Run:

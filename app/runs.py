@@ -12,6 +12,7 @@ from pathlib import Path
 from typing import Any
 
 from app.race import BASELINE, DFLASH, Lane, LaneEvent, LaneFailed, RaceEvent
+from dflash.close_look import SlotOdds
 from dflash.errors import TraceError
 from dflash.metrics import Comparison, compare
 from dflash.schema import Chunk, Cycle, Event, Prefilled, Trace
@@ -40,6 +41,7 @@ class Run:
     date: str = ""
     kind: str = ""  # what kind of prompt it was, when one of ours
     versions: Mapping[str, str] = field(default_factory=dict)
+    odds: tuple[tuple[SlotOdds, ...], ...] = ()  # per drafting cycle, once somebody looked
 
     @property
     def comparison(self) -> Comparison:
@@ -89,7 +91,7 @@ def trace_text(trace: Trace) -> str:
 
 
 def dump_run(run: Run) -> str:
-    """Write a run as JSON; ``load_run`` reads it back equal."""
+    """Write a run as JSON; ``load_run`` reads it back equal (odds to five digits)."""
     return json.dumps(
         {
             "format": FORMAT,
@@ -101,6 +103,7 @@ def dump_run(run: Run) -> str:
             "words": {str(i): text for i, text in run.words.items()},
             "baseline": trace_to_dict(run.baseline),
             "dflash": trace_to_dict(run.dflash),
+            "odds": [[_odds_to_list(slot) for slot in cycle] for cycle in run.odds],
         },
         ensure_ascii=False,
         allow_nan=False,
@@ -128,9 +131,11 @@ def load_run(text: str, *, source: str) -> Run:
         raise TraceError(
             f"the baseline of this race has block size {baseline.request.block_size}, not 1."
         )
+    dflash = trace_from_dict(data.get("dflash"))
     return Run(
         baseline=baseline,
-        dflash=trace_from_dict(data.get("dflash")),
+        dflash=dflash,
+        odds=_odds(data.get("odds", []), dflash),
         words=words,
         failures=failures,
         stopped=data.get("stopped") is True,
@@ -161,6 +166,37 @@ def _texts(data: dict[str, Any], name: str) -> dict[str, str]:
     if len(value) > _MAX_WORDS:
         raise TraceError(f"{name!r} has {len(value)} entries, more than {_MAX_WORDS}.")
     return value
+
+
+def _odds_to_list(slot: SlotOdds) -> list[float | None]:
+    target = slot.target_probability
+    return [
+        round(slot.draft_probability, 5),
+        None if target is None else round(target, 5),
+        slot.target_rank_in_draft,
+    ]
+
+
+def _odds(data: Any, dflash: Trace) -> tuple[tuple[SlotOdds, ...], ...]:
+    widths = [len(cycle.draft_ids) for cycle in dflash.cycles if cycle.draft_ids]
+    if not isinstance(data, list) or len(data) > len(widths):
+        raise TraceError("'odds' must be a list with at most one entry per drafting cycle.")
+    for cycle, width in zip(data, widths, strict=False):
+        if not isinstance(cycle, list) or len(cycle) != width:
+            raise TraceError("'odds' must have one entry for every drafted token.")
+    return tuple(tuple(_slot_odds(slot) for slot in cycle) for cycle in data)
+
+
+def _slot_odds(data: Any) -> SlotOdds:
+    if not isinstance(data, list) or len(data) != 3:
+        raise TraceError("the odds of a slot are two probabilities and a rank.")
+    draft, target, rank = data
+    known = [p for p in (draft, target) if p is not None]
+    if draft is None or not all(type(p) in (int, float) and 0 <= p <= 1 for p in known):
+        raise TraceError("the odds of a slot must be probabilities from 0 to 1.")
+    if rank is not None and (type(rank) is not int or not 1 <= rank < 2**31):
+        raise TraceError("the rank of a slot must be a whole number from 1.")
+    return SlotOdds(draft, target, rank)
 
 
 def _whole(key: str) -> int:

@@ -109,6 +109,11 @@ class Sessions:
                 self._by_id.popitem(last=False)
             return session
 
+    def anyone_waits(self) -> bool:
+        """Whether some window has pressed Run and has no device yet."""
+        with self._lock:
+            return any(session.waiting for session in self._by_id.values())
+
     def drop(self, session_id: str) -> None:
         """Forget a closed window and stop what it was running."""
         with self._lock:

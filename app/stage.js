@@ -104,7 +104,7 @@ function reset() {
   timeline = [[], []]; // per lane: {t, nodes, row}
   lines = [0, 0]; // the line block that the next token of each lane belongs to
   shown = [0, 0]; // how many timeline entries are on screen
-  cycles = []; consumed = 0; source = "";
+  cycles = []; consumed = 0; source = ""; asked = null;
   for (const lane of lanes) {
     lane.text.replaceChildren(); lane.note.textContent = ""; lane.gauge.textContent = ""; lane.meta.textContent = "";
     lane.box.classList.remove("failed", "winner");
@@ -194,20 +194,24 @@ function describe(info) {
         bits.push(`draft probability ${(100 * own).toFixed(1)} %`);
         if (wanted !== null) bits.push(`target probability ${(100 * wanted).toFixed(1)} %`);
         if (rank !== null) bits.push(`the target's token was number ${rank} in the draft's list`);
+      } else {
+        bits.push(ended ? "probabilities not looked up yet" : "probabilities follow after the race");
       }
     }
   }
   bits.push(`draft ${ms(c.ds)}, verify ${ms(c.vs)}, ${many(c.e.length, "token")} for one target pass`);
   return bits.join(" · ");
 }
-strip.addEventListener("pointerover", (e) => {
-  const cell = e.target.closest(".slot");
-  if (cell) detail.textContent = describe(cell._info);
-});
-strip.addEventListener("focusin", (e) => {
-  const cell = e.target.closest(".slot");
-  if (cell) detail.textContent = describe(cell._info);
-});
+const HOW = "Hover, tap or move with the arrow keys: every slot tells its token, what became of it, its probabilities and times.";
+let asked = null; // the slot that is described
+function tell(cell) {
+  if (cell) asked = cell;
+  const said = asked ? describe(asked._info) : HOW;
+  if (detail.textContent !== said) detail.textContent = said; // a live region speaks at every change
+}
+for (const kind of ["pointerover", "focusin", "click"]) {
+  strip.addEventListener(kind, (e) => { const cell = e.target.closest(".slot"); if (cell) tell(cell); });
+}
 strip.addEventListener("keydown", (e) => {
   const cell = e.target.closest(".slot");
   if (!cell) return;
@@ -258,7 +262,9 @@ const take = {
   },
   o(o) {
     const cycle = cycles.filter((c) => c.d.length)[o.c];
-    if (cycle) cycle.x = o.x;
+    if (!cycle) return;
+    cycle.x = o.x;
+    if (asked && asked._info.cycle === cycle) tell();
   },
   h(o) { addEntry(o.l, o.t, [tokenNode(o.p, o.l === 0 ? "ar" : "any", "text from the server")], null); },
   f(o) { lanes[o.l].done = o; timeline[o.l].end = Math.max(o.t, lastT(o.l)); },
@@ -293,6 +299,7 @@ const duration = () => Math.max(timeline[0].end ?? lastT(0), timeline[1].end ?? 
 function consume(text) {
   if (!text.startsWith(source)) { reset(); }
   const from = consumed;
+  const before = ended;
   source = text.slice(0, Math.min(text.length, 120));
   const upto = text.lastIndexOf("\n") + 1;
   if (upto <= from) return;
@@ -300,8 +307,10 @@ function consume(text) {
   for (const line of text.slice(from, upto).split("\n")) {
     if (line) { const o = JSON.parse(line); take[o.k](o); }
   }
-  if (ended) pickSpeed();
-  if (ended && run.autoplay && !calm()) { play(true); return; }
+  if (ended !== before && ended) {
+    pickSpeed();
+    if (run.autoplay && !calm()) { play(true); return; }
+  }
   render();
 }
 
@@ -348,6 +357,7 @@ function render() {
     gap.textContent = t <= 0 ? "" : lead > 0 ? `DFlash is ${many(lead, "token")} ahead` : lead < 0 ? `DFlash is ${many(-lead, "token")} behind` : "level";
   }
   stripHead.textContent = cycles.length ? `Blocks of the DFlash lane: ${many(cycles.filter((c) => c.t <= playhead).length, "cycle")}, newest on top` : "";
+  if (!asked) tell();
   root.classList.toggle("has-strip", cycles.some((c) => c.d.length));
   player.classList.toggle("ready", Boolean(ended) && duration() > 1e-3);
   scrub.value = Math.round((1000 * Math.min(playhead, duration())) / duration());

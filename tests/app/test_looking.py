@@ -10,12 +10,15 @@ from tiny_models import build_draft, build_target
 from tokenizers import Tokenizer, decoders, models, pre_tokenizers
 from transformers import PreTrainedTokenizerFast
 
+from app.finished import replay_text
 from app.form import OWN_PAIR, PlaygroundForm
 from app.handlers import PlaygroundHandlers
+from app.looking import looking_views
 from app.microscope_view import microscope
 from app.open_pair import open_pair
-from app.session import EnginePool, PairChoice, Sessions
-from dflash.close_look import Candidate, Divergence
+from app.runs import Run, load_run
+from app.session import EnginePool, PairChoice, Sessions, Stopped
+from dflash.close_look import Candidate, Divergence, SlotOdds
 from dflash.metrics import run_stats
 
 
@@ -49,6 +52,17 @@ def form(handlers, **changes):
     return PlaygroundForm(**{**values, **changes})
 
 
+def tampered(run: Run) -> Run:
+    """The run with one of its tokens changed."""
+    trace = run.dflash
+    cycle = trace.events[3]
+    wrong = dataclasses.replace(
+        cycle, emitted_ids=(*cycle.emitted_ids[:-1], (cycle.emitted_ids[-1] + 1) % 90)
+    )
+    events = (*trace.events[:3], wrong, *trace.events[4:])
+    return dataclasses.replace(run, dflash=dataclasses.replace(trace, events=events))
+
+
 def test_a_real_pair_races_to_the_same_text(handlers):
     last = list(handlers.on_run(form(handlers), "a"))[-1]
     assert "identical text, 48 of 48 tokens" in last.headline
@@ -69,18 +83,63 @@ def test_the_odds_of_every_drafting_cycle_reach_the_stage(handlers):
     assert all(len(t["x"]) == len(c.draft_ids) for t, c in zip(told, drafted, strict=True))
 
 
+def test_the_odds_come_unasked_after_a_race_and_travel_with_the_run(handlers):
+    list(handlers.on_run(form(handlers), "f"))
+    last = list(handlers.on_race_over("f"))[-1]
+    run = handlers.sessions.of("f").run
+    drafted = [c for c in run.dflash.cycles if c.draft_ids]
+    assert [len(odds) for odds in run.odds] == [len(c.draft_ids) for c in drafted]
+    assert last.stage.count('"k":"o"') == len(drafted)
+    assert last.status is None and last.look is None and last.running is None
+    opened = load_run(json.loads(last.takeaway)["json"], source="opened")
+    assert replay_text(opened).count('"k":"o"') == len(drafted)
+    assert opened.odds[0][0].draft_probability == pytest.approx(
+        run.odds[0][0].draft_probability, abs=1e-5
+    )
+    assert list(handlers.on_race_over("f")) == []
+
+
+def test_a_look_that_nobody_asked_for_gives_way_to_whoever_waits(handlers):
+    list(handlers.on_run(form(handlers), "g"))
+    handlers.on_pressed("somebody else")
+    assert list(handlers.on_race_over("g")) == []
+    handlers.sessions.drop("somebody else")
+    found = handlers.on_race_over("g")
+    session = handlers.sessions.of("g")
+    before = session.stage_text
+    session.stop.set()
+    assert list(found) == [] and session.stage_text == before
+    assert not handlers.pool.device.locked() and session.run.odds == ()
+
+
+def test_a_look_stops_within_one_cycle_and_leaves_the_run_as_it_was(handlers):
+    list(handlers.on_run(form(handlers), "i"))
+    session, closed = handlers.sessions.of("i"), []
+
+    def found():
+        try:
+            yield from [(SlotOdds(0.5, None, None),)] * 9
+        finally:
+            closed.append(True)
+
+    asked = iter([False, False, True])
+    with pytest.raises(Stopped):
+        list(looking_views(session, session.run, found(), lambda: next(asked), unasked=True))
+    assert closed and session.run.odds == ()
+
+
+def test_a_difference_is_shown_unasked(handlers):
+    list(handlers.on_run(form(handlers), "h"))
+    session = handlers.sessions.of("h")
+    session.run = tampered(session.run)
+    assert "Where the texts part" in list(handlers.on_race_over("h"))[-1].look
+
+
 def test_a_difference_is_recomputed_and_judged(handlers):
     """A run whose record was tampered with: the target never wanted that token, so: a fault."""
     list(handlers.on_run(form(handlers), "b"))
     session = handlers.sessions.of("b")
-    trace = session.run.dflash
-    at = next(i for i, e in enumerate(trace.events) if i > 2)
-    cycle = trace.events[at]
-    wrong = dataclasses.replace(
-        cycle, emitted_ids=(*cycle.emitted_ids[:-1], (cycle.emitted_ids[-1] + 1) % 90)
-    )
-    events = (*trace.events[:at], wrong, *trace.events[at + 1 :])
-    session.run = dataclasses.replace(session.run, dflash=dataclasses.replace(trace, events=events))
+    session.run = tampered(session.run)
     look = list(handlers.on_look("b"))[-1].look
     assert "Where the texts part" in look and "top" not in look
 

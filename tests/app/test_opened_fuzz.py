@@ -18,6 +18,7 @@ from app.recorder import Recorder
 from app.runs import Run, dump_run, load_run
 from app.session import PairChoice
 from app.share import link_query, read_link
+from dflash.close_look import SlotOdds
 from dflash.errors import TraceError
 from dflash.schema import (
     Chunk,
@@ -112,9 +113,12 @@ _AS_FOUND = (Phase.explicit, Phase.reuse, Phase.generate)
     traces(st.integers(1, 16)),
     st.dictionaries(IDS, TEXT, max_size=4),
     st.booleans(),
+    st.floats(0, 1),
 )
-def test_every_race_that_a_file_can_hold_is_drawn(baseline, dflash, words, stopped):
-    run = Run("id", "demo", baseline, dflash, words, stopped=stopped)
+def test_every_race_that_a_file_can_hold_is_drawn(baseline, dflash, words, stopped, probability):
+    slot = SlotOdds(probability, None, 3)
+    odds = tuple((slot,) * len(c.draft_ids) for c in dflash.cycles if c.draft_ids)
+    run = Run("id", "demo", baseline, dflash, words, stopped=stopped, odds=odds)
     opened = load_run(dump_run(run), source="opened")
     assert opened.dflash == dflash
     shown(opened)
@@ -127,7 +131,10 @@ def saved(counting_engine):
     recorder = Recorder(PairChoice("demo"), (engine, engine), request, "here")
     for batch in in_slices(race((engine, engine), request)):
         recorder.add(batch)
-    return json.loads(dump_run(recorder.run(stopped=False)))
+    run = recorder.run(stopped=False)
+    slot = SlotOdds(0.5, 0.25, 2)
+    odds = tuple((slot,) * len(c.draft_ids) for c in run.dflash.cycles if c.draft_ids)
+    return json.loads(dump_run(replace(run, odds=odds)))
 
 
 def places(data: object, path: tuple = ()) -> list[tuple]:
