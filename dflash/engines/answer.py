@@ -71,5 +71,8 @@ def _text(choice: dict[str, Any]) -> str:
 
 
 def _completion_tokens(body: dict[str, Any]) -> int | None:
-    usage = body.get("usage")
-    return count(usage, "completion_tokens") if isinstance(usage, dict) else None
+    """The server's own count so far; llama.cpp keeps it in ``timings`` until the last event."""
+    usage, timings = body.get("usage"), body.get("timings")
+    if isinstance(usage, dict):
+        return count(usage, "completion_tokens")
+    return count(timings, "predicted_n") if isinstance(timings, dict) else None

@@ -45,6 +45,10 @@ class Adapter(Protocol):
         """The body that asks again without streaming, for a server that reports only then."""
         ...
 
+    def without_drafts(self, payload: dict[str, Any]) -> dict[str, Any] | None:
+        """The body with drafting off, for a server that takes that per request."""
+        ...
+
     def parse_spec(self, final: dict[str, Any]) -> SpecStats | None:
         """Acceptance of this request from the answer's merged last events, if reported."""
         ...

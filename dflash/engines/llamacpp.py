@@ -33,6 +33,10 @@ class LlamacppAdapter:
         """Not needed: the last event of a stream carries the timings."""
         return None
 
+    def without_drafts(self, payload: dict[str, Any]) -> dict[str, Any] | None:
+        """Builds since ggml-org/llama.cpp PR #10455 take the number of drafts per request."""
+        return payload | {"speculative.n_max": 0}
+
     def parse_spec(self, final: dict[str, Any]) -> SpecStats | None:
         """Read ``timings``; its draft counts exist only when speculation ran."""
         timings = final.get("timings")

@@ -20,7 +20,14 @@ from dflash.engines.answer import Answer
 from dflash.engines.counters import Counters, is_only_request, read_counters, spec_between
 from dflash.engines.dialect import Adapter, json_object
 from dflash.engines.served_parting import ServedDivergence, find_parting, with_logprobs
-from dflash.engines.server_client import READ_S, MakeTransport, ServerClient, same_origin
+from dflash.engines.server_client import (
+    READ_S,
+    MakeTransport,
+    ServerClient,
+    ShouldStop,
+    never,
+    same_origin,
+)
 from dflash.engines.url_guard import UrlGuard
 from dflash.errors import EngineError
 from dflash.schema import EngineInfo, Event, Message, Request, SpecStats
@@ -50,6 +57,8 @@ class RemoteEngine:
     ``model`` defaults to the first one each server lists. Two lanes of one engine never run at
     the same time unless ``one_at_a_time`` is false: the servers may share a device. ``ask_again``
     lets a greedy request be repeated where a server reports acceptance only to unstreamed ones.
+    ``needs_both`` false lets one server be gone: its lane says so when it is asked. Without
+    ``baseline_url`` the baseline is the same server where drafting can be turned off per request.
     ``guard`` is for hosted pages; a key is sent to the origin that it was given for only.
     """
 
@@ -66,6 +75,7 @@ class RemoteEngine:
         baseline_api_key: str | None = None,
         one_at_a_time: bool = True,
         ask_again: bool = True,
+        needs_both: bool = True,
         read_timeout_s: float = READ_S,
         guard: UrlGuard | None = None,
         make_transport: MakeTransport = httpx.HTTPTransport,
@@ -91,36 +101,39 @@ class RemoteEngine:
             )
             for lane, (url, key) in keys.items()
         }
-        self._models = {lane: model or _first_model(s) for lane, s in self._servers.items()}
+        self._models = {lane: model for lane in self._servers if model}
+        self._learn_models(needs_both=needs_both)
         answers = self._status("dflash")
         self.info = EngineInfo(
             backend=adapter.name,
             version=f"{adapter.name} {(adapter.version(answers) or '(version not told)')[:100]}",
-            target_id=self._models["dflash"],
+            target_id=next(iter(self._models.values())),
             draft_id=None,
             device=self._servers["dflash"].url,
             dtype="as served",
             reports="nothing" if adapter.is_speculating(answers) is False else "summary",
         )
 
-    def stream(self, request: Request) -> Iterator[Event]:
-        """Yield Chunks, then Finished with the server's own counts. See ``Engine.stream``."""
+    def stream(self, request: Request, *, should_stop: ShouldStop = never) -> Iterator[Event]:
+        """Yield Chunks, then Finished with the server's own counts. See ``Engine.stream``.
+
+        ``should_stop`` ends a stream also while the server is silent; it has no Finished then.
+        """
         lane: Lane = "dflash" if request.block_size > 1 else "baseline"
-        server = self._servers.get(lane)
-        if server is None:
-            raise EngineError(
-                "there is no second server for the autoregressive lane.",
-                "Start the same target without speculation and give its URL.",
-            )
-        payload = self._adapter.payload(request, self._models[lane], salt=uuid.uuid4().hex)
+        server, payload = self._addressed(lane, request)
         needs_counters = lane == "dflash" and not self._reports_by_request
         before = self._counters(server) if needs_counters else None
         answer = Answer()
-        with closing(server.stream(_CHAT_PATH, payload, turn=self._turn)) as arrivals:
+        arrivals = server.stream(_CHAT_PATH, payload, turn=self._turn, should_stop=should_stop)
+        with closing(arrivals):
             for arrival in arrivals:
                 yield from answer.add(arrival.t_s, arrival.body)
+        if should_stop():
+            return
         finished = answer.finished(server.url)
         if lane == "baseline":
+            if self._adapter.parse_spec(answer.final) is not None:
+                raise _no_baseline(server.url)
             yield finished(None)
             return
         spec = self._adapter.parse_spec(answer.final)
@@ -139,18 +152,25 @@ class RemoteEngine:
         """
         if request.sampling.temperature > 0:
             raise EngineError("sampled answers differ by chance.", "Use temperature 0.")
-        if "baseline" not in self._servers:
-            raise EngineError("there is no second server to compare with.")
-        answers = {}
-        for lane, server in self._servers.items():
-            payload = self._adapter.payload(request, self._models[lane], salt=uuid.uuid4().hex)
-            answers[lane] = server.post(_CHAT_PATH, with_logprobs(payload))
+        lanes: tuple[Lane, Lane] = ("baseline", "dflash")
+        addressed = {lane: self._addressed(lane, request) for lane in lanes}
+        answers = {
+            lane: server.post(_CHAT_PATH, with_logprobs(payload))
+            for lane, (server, payload) in addressed.items()
+        }
         return find_parting(answers["baseline"], answers["dflash"])
 
     def server_states(self) -> tuple[ServerState, ...]:
         """Ask both servers again whether they speculate. Never raises: a server that is gone is a
         ``bad`` state with the reason."""
-        return tuple(self._state(lane) for lane in self._servers)
+        states = tuple(self._state(lane) for lane in self._servers)
+        if "baseline" in self._servers:
+            return states
+        url = self._servers["dflash"].url
+        if self._adapter.without_drafts({}) is None:
+            return (*states, ServerState("baseline", "bad", str(_no_second_server())))
+        asked = f"{url} is asked for the plain lane too, with drafting off."
+        return (*states, ServerState("baseline", "unknown", asked))
 
     @property
     def unreported(self) -> str:
@@ -179,6 +199,36 @@ class RemoteEngine:
     def read_counters(self) -> Counters | None:
         """What the DFlash server has counted so far over all its clients, if it counts."""
         return self._counters(self._servers["dflash"])
+
+    def _learn_models(self, *, needs_both: bool) -> None:
+        """Ask every server for its model's name. Raises ``EngineError`` when one that is needed
+        does not answer."""
+        error: EngineError | None = None
+        for lane in self._servers:
+            try:
+                self._model(lane)
+            except EngineError as reason:
+                if needs_both:
+                    raise
+                error = error or reason
+        if error and not self._models:
+            raise error
+
+    def _model(self, lane: Lane) -> str:
+        if lane not in self._models:
+            self._models[lane] = _first_model(self._servers[lane])
+        return self._models[lane]
+
+    def _addressed(self, lane: Lane, request: Request) -> tuple[ServerClient, dict[str, Any]]:
+        """The server that a lane asks, and what it is sent. Raises ``EngineError`` where there is
+        none to ask."""
+        if lane in self._servers:
+            salt = uuid.uuid4().hex
+            return self._servers[lane], self._adapter.payload(request, self._model(lane), salt=salt)
+        if self._adapter.without_drafts({}) is None:
+            raise _no_second_server()
+        server, payload = self._addressed("dflash", request)
+        return server, self._adapter.without_drafts(payload) or payload
 
     def _state(self, lane: Lane) -> ServerState:
         url = self._servers[lane].url
@@ -239,6 +289,20 @@ class RemoteEngine:
             return self._adapter.parse_spec(server.post(_CHAT_PATH, again))
         except EngineError:
             return None
+
+
+def _no_second_server() -> EngineError:
+    return EngineError(
+        "there is no second server for the autoregressive lane.",
+        "Start the same target without speculation and give its URL.",
+    )
+
+
+def _no_baseline(url: str) -> EngineError:
+    return EngineError(
+        f"{url} drafted in the autoregressive lane, so that lane is no baseline.",
+        "Start the same target without speculation and give its URL.",
+    )
 
 
 def _first_model(server: ServerClient) -> str:

@@ -23,11 +23,18 @@ from dflash.engines.sse import error_text, read_events
 from dflash.errors import EngineError
 
 MakeTransport = Callable[[], httpx.BaseTransport]
+ShouldStop = Callable[[], bool]
 
 _CONNECT_S, READ_S = 5.0, 120.0
 _STATUS_S = 10.0
 _MAX_STATUS_BYTES = 8_000_000
 _JOIN_S = 5.0
+_POLL_S = 0.2
+
+
+def never() -> bool:
+    """The answer of somebody who does not stop a stream."""
+    return False
 
 
 @dataclass(frozen=True, slots=True)
@@ -87,15 +94,21 @@ class ServerClient:
         return body
 
     def stream(
-        self, path: str, payload: dict[str, Any], *, turn: threading.Lock | None = None
+        self,
+        path: str,
+        payload: dict[str, Any],
+        *,
+        turn: threading.Lock | None = None,
+        should_stop: ShouldStop = never,
     ) -> Generator[Arrival, None, None]:
         """Post and yield the events as they came in. Raises ``EngineError`` for every way it
         can fail. ``turn`` is held while the server is at work; it is waited for off the clock.
+        ``should_stop`` is also asked while the server is silent, and ends the stream.
         """
         reader = _Reader(self, path, payload, turn)
         reader.start()
         try:
-            while (item := reader.items.get()) is not None:
+            while (item := reader.take(should_stop)) is not None:
                 if isinstance(item, EngineError):
                     raise item
                 yield item
@@ -188,6 +201,13 @@ class _Reader(threading.Thread):
         finally:
             self.items.put(None)
 
+    def take(self, should_stop: ShouldStop) -> Arrival | EngineError | None:
+        """The next item, or ``None`` at the end and once it should stop."""
+        while not should_stop():
+            with suppress(queue.Empty):
+                return self.items.get(timeout=_POLL_S)
+        return None
+
     def cancel(self) -> None:
         """End the stream now, also while the server is silent."""
         self._is_cancelled = True
@@ -266,15 +286,20 @@ def root_url(url: str) -> str:
     try:
         parsed = httpx.URL(trimmed)
     except httpx.InvalidURL as error:
-        raise EngineError(f"{url[:120]!r} is not a URL.", "Write http://host:port.") from error
+        raise EngineError(f"{_shown(url)!r} is not a URL.", "Write http://host:port.") from error
     if parsed.scheme not in ("http", "https") or not parsed.host:
-        raise EngineError(f"{url[:120]!r} is not a server's URL.", "Write http://host:port.")
+        raise EngineError(f"{_shown(url)!r} is not a server's URL.", "Write http://host:port.")
     if parsed.userinfo or parsed.query or parsed.fragment:
         raise EngineError(
             "a server's URL must not carry a password, a query or a fragment.",
             "Write http://host:port and give the key by itself.",
         )
     return trimmed
+
+
+def _shown(url: str) -> str:
+    """The start of what somebody typed, without a password in it: errors go into the log."""
+    return url.rpartition("@")[2][:120]
 
 
 def same_origin(one: str, other: str) -> bool:

@@ -36,6 +36,10 @@ class SglangAdapter:
         kept = {k: v for k, v in payload.items() if k != "stream_options"}
         return kept | {"stream": False, "return_meta_info": True}
 
+    def without_drafts(self, payload: dict[str, Any]) -> dict[str, Any] | None:
+        """Drafting is set for the whole server (sgl-project/sglang issue #30263)."""
+        return None
+
     def parse_spec(self, final: dict[str, Any]) -> SpecStats | None:
         """Read ``meta_info``, at the top or inside the choice."""
         meta = _meta_info(final)

@@ -31,6 +31,10 @@ class VllmAdapter:
         """Not needed: the last event of a stream carries everything."""
         return None
 
+    def without_drafts(self, payload: dict[str, Any]) -> dict[str, Any] | None:
+        """Drafting is set for the whole server (vllm-project/vllm PR #55412 was closed)."""
+        return None
+
     def parse_spec(self, final: dict[str, Any]) -> SpecStats | None:
         """Read ``metrics.speculative_decoding``."""
         metrics = final.get("metrics")

@@ -585,6 +585,13 @@ def test_a_url_that_is_none_is_refused_at_once(url: str):
         open_engine("vllm", base_url=url, make_transport=FakeServers({}).transport)
 
 
+@pytest.mark.parametrize("url", ["http://me:hunter2@[", "ftp://me:hunter2@a", "me:hunter2@host"])
+def test_a_password_in_a_url_is_in_no_sentence(url: str):
+    with pytest.raises(EngineError) as caught:
+        open_engine("vllm", base_url=url, make_transport=FakeServers({}).transport)
+    assert "hunter2" not in str(caught.value)
+
+
 def test_a_url_may_end_in_a_slash_or_in_v1():
     for url in (f"{DFLASH_URL}/", f"{DFLASH_URL}/v1", f" {DFLASH_URL}/v1/ "):
         servers = FakeServers({})
@@ -608,6 +615,52 @@ def test_a_request_for_the_baseline_needs_a_second_server():
     engine = open_engine("vllm", base_url=DFLASH_URL, make_transport=servers.transport)
     with pytest.raises(EngineError, match="no second server"):
         list(engine.stream(Request(HELLO)))
+
+
+def test_one_llamacpp_server_serves_both_lanes_with_drafting_off_in_the_plain_one():
+    bodies = {0: "llamacpp-plain.sse", None: "llamacpp-27676-steps.sse"}
+
+    def chat(request: httpx.Request) -> httpx.Response:
+        return stream_of([fixture(bodies[json.loads(request.content).get("speculative.n_max")])])
+
+    servers = FakeServers({("dflash", "/v1/chat/completions"): chat})
+    engine = open_engine("llamacpp", base_url=DFLASH_URL, make_transport=servers.transport)
+    plain = trace_of(engine, Request(HELLO, GREEDY.sampling, 1))
+    assert plain.finished is not None and plain.finished.spec is None
+    assert trace_of(engine).finished.spec is not None
+    assert {s.lane: s.severity for s in engine.server_states()}["baseline"] == "unknown"
+
+
+def test_a_plain_lane_that_was_drafted_is_no_baseline():
+    servers = FakeServers({("dflash", "/v1/chat/completions"): fixture("llamacpp-27676-steps.sse")})
+    engine = open_engine("llamacpp", base_url=DFLASH_URL, make_transport=servers.transport)
+    with pytest.raises(EngineError, match="no baseline"):
+        list(engine.stream(Request(HELLO, GREEDY.sampling, 1)))
+
+
+@pytest.mark.parametrize("gone", ["dflash", "plain"])
+def test_where_one_server_may_be_gone_the_other_lane_still_runs(gone: str):
+    answers: dict[tuple[str, str], object] = {
+        ("dflash", "/v1/chat/completions"): GOOD,
+        ("plain", "/v1/chat/completions"): fixture("vllm-0.20-no-metrics.sse"),
+        (gone, "/v1/models"): httpx.ConnectError("refused"),
+    }
+    with pytest.raises(EngineError, match="nothing answers"):
+        opened("vllm", answers)
+    engine, _ = opened("vllm", answers, needs_both=False)
+    lanes = {"dflash": GREEDY, "plain": Request(HELLO, GREEDY.sampling, 1)}
+    with pytest.raises(EngineError, match=f"nothing answers at http://{gone}.test"):
+        trace_of(engine, lanes.pop(gone))
+    assert trace_of(engine, *lanes.values()).finished is not None
+
+
+def test_llamacpp_counts_along_in_its_timings():
+    events = [
+        {"choices": [{"delta": {"content": "ab"}}], "timings": {"predicted_n": 2}},
+        {"choices": [{"delta": {}, "finish_reason": "stop"}], "timings": {"predicted_n": 3}},
+    ]
+    engine, _ = one_chat("".join(f"data: {json.dumps(e)}\n\n" for e in events).encode(), "llamacpp")
+    assert [e.num_tokens for e in trace_of(engine).events if isinstance(e, Chunk)] == [2, 3]
 
 
 # ---- is speculation on? -------------------------------------------------------------------------
@@ -791,6 +844,20 @@ def test_closing_works_before_the_server_has_said_anything_at_all():
         assert not waiting.is_alive()
 
 
+def test_a_stream_is_stopped_while_the_server_is_silent_and_the_engine_stays_usable():
+    with slow_server(HEAD + EVENT) as server:
+        engine = open_engine("vllm", base_url=server.url)
+        stop = threading.Event()
+        events = engine.stream(GREEDY, should_stop=stop.is_set)
+        assert next(events).text == "Hi"
+        threading.Timer(0.2, stop.set).start()
+        started = time.perf_counter()
+        assert list(events) == []
+        assert time.perf_counter() - started < 3
+        assert server.hung_up.wait(2)
+        assert next(engine.stream(GREEDY)).text == "Hi"
+
+
 def test_a_server_that_stops_sending_is_given_up_after_the_timeout():
     with slow_server(HEAD + EVENT) as server:
         engine = open_engine("vllm", base_url=server.url, read_timeout_s=0.3)
@@ -809,14 +876,16 @@ def test_two_lanes_of_one_engine_do_not_run_at_the_same_time():
     busy, most = [], []
     hold = {"s": 0.8}
 
+    plain = fixture("vllm-0.20-no-metrics.sse")
+
     def slowly(_: httpx.Request) -> httpx.Response:
         def parts() -> Iterator[bytes]:
             busy.append(1)
             most.append(len(busy))
-            yield GOOD[:900]
+            yield plain[:900]
             time.sleep(hold.pop("s", 0))
             busy.pop()
-            yield GOOD[900:]
+            yield plain[900:]
 
         return stream_of(parts())  # type: ignore[arg-type]
 
