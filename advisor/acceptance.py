@@ -12,7 +12,7 @@ root mean square, 7.3 % at worst; a plain geometric law is off by up to 13 %.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
 from advisor.schema import Rung
@@ -70,6 +70,13 @@ def fit_first_acceptance(tau: float, block_size: int) -> float:
         reached = tau_at(modelled_positions(middle, block_size - 1), block_size)
         low, high = (middle, high) if reached < tau else (low, middle)
     return (low + high) / 2
+
+
+def from_blocks(tau_by_block: Mapping[int, float], *, source: Rung, basis: str) -> TauCurve:
+    """Take tau as measured at each block size. Better than positions: a block run short of its
+    trained size accepts less than the first positions of the whole one say."""
+    by_block = {block: Tau(tau, tau, tau) for block, tau in tau_by_block.items()}
+    return TauCurve({1: Tau(1.0, 1.0, 1.0), **by_block}, source, basis)
 
 
 def from_positions(positions: Sequence[float], *, source: Rung, basis: str) -> TauCurve:

@@ -133,6 +133,7 @@ def gather(request: Request) -> Gathered:
         inputs=request.as_given(),
         costs=measured.costs,
         tau_per_position=measured.tau_per_position,
+        tau_by_block=measured.tau_by_block,
         tuned=measured.tuned,
     )
     _check_tau(situation)

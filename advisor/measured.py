@@ -21,6 +21,7 @@ class Measured:
 
     costs: Costs | None = None
     tau_per_position: tuple[float, ...] | None = None
+    tau_by_block: dict[int, float] | None = None
     tuned: Tuned | None = None
 
 
@@ -57,6 +58,7 @@ def from_store(
     return Measured(
         _calibrated(calibration, prompt_tokens) if calibration else None,
         positions,
+        dict(calibration.tau_by_block) if calibration and calibration.tau_by_block else None,
         _tuned(tuning) if tuning else None,
     )
 

@@ -70,7 +70,14 @@ def outlook(situation: Situation) -> Outlook:
 
 
 def tau_curve(situation: Situation) -> acceptance.TauCurve | None:
-    """The best acceptance at hand: per position, else one tau, else the published band."""
+    """The best acceptance at hand: per block size, else per position, else one tau, else the
+    published band."""
+    if situation.tau_by_block is not None:
+        return acceptance.from_blocks(
+            situation.tau_by_block,
+            source="measured",
+            basis="acceptance measured at each block size",
+        )
     if situation.tau_per_position is not None:
         return acceptance.from_positions(
             situation.tau_per_position, source="measured", basis="measured acceptance by position"

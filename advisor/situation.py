@@ -98,6 +98,7 @@ class Situation:
     assumed_depth: AssumedDepth | None = None
     costs: Costs | None = None  # measured: a file, or a calibration of this pair here
     tau_per_position: tuple[float, ...] | None = None  # measured
+    tau_by_block: dict[int, float] | None = None  # measured, each block size run by itself
     tau: float | None = None  # measured, at ``tau_block_size``
     tau_block_size: int | None = None
     tuned: Tuned | None = None

@@ -26,6 +26,7 @@ MAX_FILE_BYTES = 5_000_000
 Seconds = Annotated[float, Field(gt=0)]
 Positive = Annotated[int, Field(gt=0)]
 Share = Annotated[float, Field(ge=0, le=1)]
+Tau = Annotated[float, Field(ge=1)]
 # JSON objects have text keys; these are block sizes, read leniently and checked.
 BlockSize = Annotated[int, Field(ge=1, strict=False)]
 
@@ -84,6 +85,8 @@ class Calibration(StrictModel):
     provenance: Provenance
     by_context: Annotated[tuple[StepCosts, ...], Field(strict=False, min_length=1)]
     tau_per_position: Annotated[tuple[Share, ...], Field(strict=False)] | None = None
+    tau_by_block: dict[BlockSize, Tau] | None = None  # median over prompts, each block size run
+    num_prompts: Positive | None = None  # behind the acceptance
 
     def nearest(self, context_tokens: int | None) -> StepCosts:
         """Return the costs at the context length nearest to this one; unknown means shortest."""
@@ -97,7 +100,7 @@ class TunedBlock(StrictModel):
     block_size: BlockSize
     sliding_window_size: Positive | None = None
     decode_speedup: Interval
-    tau: Annotated[float, Field(ge=1)] | None = None
+    tau: Tau | None = None
 
 
 class TuneResult(StrictModel):

@@ -16,7 +16,7 @@ from dflash.engines import Engine
 from dflash.errors import EngineError, PromptError
 from dflash.measurements import StepCosts
 from dflash.metrics import acceptance_by_position, pooled_spec, spec_stats
-from dflash.schema import Cycle, Message, Request, SamplingParams
+from dflash.schema import Cycle, Message, Request, SamplingParams, SpecStats
 
 _CYCLES_PER_RUN = 12
 _WIDTHS = (2, 3, 4, 5, 6, 8, 10, 12, 14, 16, 20, 24, 32)
@@ -123,23 +123,47 @@ def _costs_at(
     )
 
 
-def positions(
-    engine: Engine, requests: Sequence[Request], *, block_size: int, end_s: float, now: Clock
-) -> tuple[float, ...]:
-    """Acceptance by position over whole answers at one block size; stops asking at ``end_s``.
+@dataclass(frozen=True, slots=True)
+class Acceptance:
+    """What whole answers gave. ``positions`` are the largest block's, pooled over cycles;
+    ``tau_by_block`` is the median over prompts, as a benchmark reports it."""
 
-    Raises ``PromptError`` when no answer had a single cycle.
+    positions: tuple[float, ...]
+    tau_by_block: dict[int, float]
+    num_prompts: int
+
+
+def acceptance(
+    engine: Engine,
+    requests: Sequence[Request],
+    *,
+    block_sizes: Sequence[int],
+    end_s: float,
+    now: Clock,
+) -> Acceptance:
+    """Measure acceptance at every block size on the same prompts; stops asking at ``end_s``.
+
+    Each block size is run: a draft accepts less at a smaller block than the first positions of a
+    larger one suggest. Raises ``PromptError`` when no answer had a single cycle.
     """
-    specs = []
+    specs: dict[int, list[SpecStats]] = {block_size: [] for block_size in block_sizes}
     for request in requests:
-        cycles = run_cycles(engine, replace(request, block_size=block_size), limit=None)
-        specs.append(spec_stats(cycles, block_size))
+        for block_size in block_sizes:
+            cycles = run_cycles(engine, replace(request, block_size=block_size), limit=None)
+            spec = spec_stats(cycles, block_size)
+            if spec is not None:
+                specs[block_size].append(spec)
         if now() >= end_s:
             break
-    found = acceptance_by_position(pooled_spec(specs))
+    found = acceptance_by_position(pooled_spec(specs[max(block_sizes)]))
     if found is None:
         raise PromptError("no answer was long enough to draft for.", "Use other prompts.")
-    return found
+    taus = {b: [s.tau for s in given if s.tau is not None] for b, given in specs.items()}
+    return Acceptance(
+        positions=found,
+        tau_by_block={b: statistics.median(values) for b, values in taus.items() if values},
+        num_prompts=len(specs[max(block_sizes)]),
+    )
 
 
 def run_cycles(engine: Engine, request: Request, *, limit: int | None) -> list[Cycle]:

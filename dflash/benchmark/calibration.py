@@ -21,6 +21,7 @@ from dflash.schema import Message, Request
 
 _CONTEXTS = (64, 512, 2048)
 _NUM_TEXTS = 8
+_ACCEPTANCE_SHARE = 0.4  # of the time budget, when there are prompts to accept anything on
 
 
 def run_calibration(
@@ -34,18 +35,26 @@ def run_calibration(
         texts,
         block_sizes=[b for b in widths if b > 1],
         context_tokens=_CONTEXTS,
-        budget_s=args.time_budget,
+        budget_s=args.time_budget * (1 - _ACCEPTANCE_SHARE if prompts else 1),
         now=time.monotonic,
         sampling=sampling_of(args),
     )
     costs = tuple(tqdm(steps, total=len(_CONTEXTS), unit="context", desc="timing"))
-    positions = positions_of(args, subject, prompts, args.time_budget / 4) if prompts else None
-    calibration = Calibration(provenance=provenance, by_context=costs, tau_per_position=positions)
+    budget_s = args.time_budget * _ACCEPTANCE_SHARE
+    found = acceptance_of(args, subject, prompts, widths, budget_s) if prompts else None
+    calibration = Calibration(
+        provenance=provenance,
+        by_context=costs,
+        tau_per_position=found.positions if found else None,
+        tau_by_block=found.tau_by_block if found else None,
+        num_prompts=found.num_prompts if found else None,
+    )
     path = measurements.save(calibration)
     data = _costs_file(costs[0])
     if args.output:
         write_json(args.output, data)
-    return Result(f"{_costs_table(costs)}\n\nSaved as {path}.", data)
+    shown = "\n\n".join([_costs_table(costs), *_acceptance_table(found), f"Saved as {path}."])
+    return Result(shown, data)
 
 
 def _default_prompts() -> list[Prompt]:
@@ -53,18 +62,22 @@ def _default_prompts() -> list[Prompt]:
     return [load_prompts(name, limit=1)[0] for name in preset_ids("prompts")]
 
 
-def positions_of(
-    args: argparse.Namespace, subject: Subject, prompts: Sequence[Prompt], budget_s: float
-) -> tuple[float, ...]:
-    """Acceptance by position over as many whole answers as the time allows."""
+def acceptance_of(
+    args: argparse.Namespace,
+    subject: Subject,
+    prompts: Sequence[Prompt],
+    block_sizes: Sequence[int],
+    budget_s: float,
+) -> timing.Acceptance:
+    """Acceptance at every block size over as many whole answers as the time allows."""
     requests = [
         Request((Message("user", p.turns[0]),), sampling_of(args))
         for p in mixed(prompts, seed=args.seed)
     ]
-    return timing.positions(
+    return timing.acceptance(
         subject.engine,
         requests,
-        block_size=subject.trained_block_size,
+        block_sizes=sorted({b for b in block_sizes if b > 1} | {subject.trained_block_size}),
         end_s=time.monotonic() + budget_s,
         now=time.monotonic,
     )
@@ -91,3 +104,10 @@ def _costs_table(by_context: Sequence[StepCosts]) -> str:
             steps = (draft_s + verify_s) / costs.ar_step_s
             rows.append(f"{b:>7}  {draft_s * 1e3:>8.2f}  {verify_s * 1e3:>9.2f}  {steps:>12.2f}")
     return "\n".join(rows)
+
+
+def _acceptance_table(found: timing.Acceptance | None) -> list[str]:
+    if found is None:
+        return []
+    rows = [f"{b:>7}  {tau:>6.2f}" for b, tau in sorted(found.tau_by_block.items())]
+    return [f"tau, median of {found.num_prompts} prompts:\n" + "\n".join(rows)]

@@ -9,6 +9,7 @@ from dataclasses import dataclass
 from dflash.benchmark.summary import BlockSummary, Pairing
 from dflash.benchmark.tune import predict
 from dflash.measurements import Calibration
+from dflash.metrics import tau_at
 
 
 @dataclass(frozen=True, slots=True)
@@ -30,21 +31,25 @@ def foretold(
     pairings: Mapping[int, Sequence[Pairing]],
     calibration: Calibration,
 ) -> tuple[Foretold, ...]:
-    """Predict every measured block size from calibrated costs and the largest block's acceptance.
+    """Predict every measured block size from an earlier run's costs and acceptance.
 
-    The costs are an earlier run's, and smaller blocks' acceptance is never looked at: this is the
-    advisor's own prediction, held to what happened.
+    A calibration without acceptance is completed by this run's largest block, whose first
+    positions stand in for smaller blocks; what those blocks accepted is never looked at.
     """
     largest = max(blocks, key=lambda b: b.block_size)
-    positions = largest.overall.acceptance_by_position
-    if positions is None:
-        return ()
     lengths = [p.loop.num_prompt_tokens for p in pairings[largest.block_size]]
     costs = calibration.nearest(round(statistics.median(lengths)))
-    predicted = {p.block_size: p.speedup for p in predict(costs, positions)}
+    taus = calibration.tau_by_block or _from_positions(largest)
+    predicted = {p.block_size: p.speedup for p in predict(costs, taus)}
     found = []
     for block in blocks:
         measured = block.decode_speedup_over["baseline_loop"]
         if block.block_size in predicted and measured is not None:
             found.append(Foretold(block.block_size, predicted[block.block_size], measured.median))
     return tuple(found)
+
+
+def _from_positions(largest: BlockSummary) -> dict[int, float]:
+    positions = largest.overall.acceptance_by_position or ()
+    taus = {b: tau_at(positions, b) for b in range(2, len(positions) + 2)}
+    return {b: tau for b, tau in taus.items() if tau is not None}

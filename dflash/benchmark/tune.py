@@ -13,7 +13,7 @@ from dataclasses import dataclass
 
 from dflash.errors import PromptError
 from dflash.measurements import StepCosts
-from dflash.metrics import MedianInterval, tau_at
+from dflash.metrics import MedianInterval
 
 NUM_FINALISTS = 3
 _LONGER = "Use prompts with longer answers, or a larger --max-new-tokens."
@@ -60,14 +60,14 @@ class Tuned:
 Measure = Callable[[str, Sequence[int]], Mapping[int, Measured]]
 
 
-def predict(costs: StepCosts, positions: Sequence[float]) -> tuple[Prediction, ...]:
-    """Predict every block size that both costs and positions cover, fastest first.
+def predict(costs: StepCosts, tau_by_block: Mapping[int, float]) -> tuple[Prediction, ...]:
+    """Predict every block size that both costs and acceptance cover, fastest first.
 
     speedup(B) = T_ar * tau(B) / (T_draft(B) + T_verify(B)), the paper's Eq. 1 over one AR step.
     """
     predictions = []
     for block_size in sorted(set(costs.draft_s) & set(costs.verify_s)):
-        tau = tau_at(positions, block_size)
+        tau = tau_by_block.get(block_size)
         if tau is not None:
             cycle_s = costs.draft_s[block_size] + costs.verify_s[block_size]
             predictions.append(Prediction(block_size, tau, costs.ar_step_s * tau / cycle_s))

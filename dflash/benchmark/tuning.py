@@ -13,7 +13,7 @@ from tqdm import tqdm
 from dflash import measurements
 from dflash.benchmark import calibrate as timing
 from dflash.benchmark import tune
-from dflash.benchmark.calibration import positions_of
+from dflash.benchmark.calibration import acceptance_of
 from dflash.benchmark.options import sampling_of
 from dflash.benchmark.prompts import Prompt, mixed
 from dflash.benchmark.report import Result, write_json
@@ -48,13 +48,13 @@ def run_tuning(
             sampling=sampling_of(args),
         )
     )
-    positions = positions_of(args, subject, halves["tuning"], args.time_budget / 5)
+    found = acceptance_of(args, subject, halves["tuning"], widths, args.time_budget / 5)
     tuned = tune.tune(
-        tune.predict(costs, positions),
+        tune.predict(costs, found.tau_by_block),
         trained_block_size=subject.trained_block_size,
         measure=_PairedRuns(args, subject, halves, args.time_budget * 0.3),
     )
-    result = _tune_result(tuned, provenance, positions)
+    result = _tune_result(tuned, provenance, found.positions)
     path = measurements.save(result)
     if args.output:
         write_json(args.output, result.model_dump(mode="json"))

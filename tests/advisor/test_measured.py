@@ -52,6 +52,18 @@ def test_a_calibration_of_this_machine_lowers_the_block(store):
     assert "calibrated on here" in block.reason
 
 
+def test_acceptance_measured_at_each_block_size_stands_above_positions_of_the_largest(store):
+    measured = calibration(machine_id()).model_copy(
+        update={"tau_per_position": (0.9,) * 15, "tau_by_block": {4: 3.0, 16: 6.0}}
+    )
+    save(measured, store)
+    answer = recommend_for(Request(draft="qwen3-8b", task="chat"))
+    assert {point["block_size"]: point["speedup"] for point in answer.curve} == pytest.approx(
+        {4: 0.01 * 3.0 / 0.012, 16: 0.01 * 6.0 / 0.062}
+    )
+    assert answer.estimate["speedup"].source == "measured"
+
+
 def test_a_calibration_of_another_machine_or_for_a_named_one_is_not_used(store):
     save(calibration("elsewhere"), store)
     assert recommend_for(Request(draft="qwen3-8b")).knobs["block_size"].rung == "published"

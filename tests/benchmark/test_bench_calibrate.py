@@ -9,11 +9,11 @@ import pytest
 from scripted_engine import ScriptedEngine
 
 from dflash.benchmark.calibrate import (
+    acceptance,
     affordable,
     calibrate,
     default_widths,
     fit_text,
-    positions,
 )
 from dflash.benchmark.tune import Measured, predict, tune
 from dflash.errors import PromptError
@@ -27,7 +27,7 @@ COSTS = StepCosts(
     draft_s={2: 0.02, 4: 0.02, 8: 0.02},
     verify_s={2: 0.1, 4: 0.13, 8: 0.2},
 )
-POSITIONS = (0.9, 0.8, 0.7, 0.2, 0.1, 0.05, 0.0)
+TAUS = {2: 1.9, 4: 3.4, 6: 3.7, 8: 3.75}
 
 
 def calibrated(engine: ScriptedEngine, contexts: Sequence[int] = (40, 80)) -> list[StepCosts]:
@@ -79,19 +79,30 @@ def test_block_sizes_are_thinned_out_to_fit_the_time() -> None:
     assert default_widths(10) == (2, 3, 4, 5, 6, 8, 10)
 
 
-def test_positions_come_from_whole_answers() -> None:
+def test_acceptance_comes_from_whole_answers_at_every_block_size() -> None:
     requests = [Request((Message("user", "x"),))] * 3
-    found = positions(ScriptedEngine(), requests, block_size=8, end_s=9.0, now=lambda: 0.0)
-    # Every answer takes cycles that accept 3, 3, 3 and 2.
-    assert found == pytest.approx((1.0, 1.0, 0.75, 0.0, 0.0, 0.0, 0.0))
+    engine = ScriptedEngine()
+    found = acceptance(engine, requests, block_sizes=(2, 8), end_s=9.0, now=lambda: 0.0)
+    # Every answer takes cycles that accept 3, 3, 3 and 2 at block 8; at block 2 all but its last,
+    # which had nothing left to draft, accept 1.
+    assert found.positions == pytest.approx((1.0, 1.0, 0.75, 0.0, 0.0, 0.0, 0.0))
+    assert found.tau_by_block == pytest.approx({2: 1.875, 8: 3.75})
+    assert found.num_prompts == 3
+
+
+def test_acceptance_stops_with_the_time_but_after_a_whole_prompt() -> None:
+    requests = [Request((Message("user", "x"),))] * 3
+    engine = ScriptedEngine()
+    found = acceptance(engine, requests, block_sizes=(2, 8), end_s=0.0, now=lambda: 1.0)
+    assert (found.num_prompts, set(found.tau_by_block)) == (1, {2, 8})
 
 
 def test_the_prediction_is_the_papers_equation_for_every_block_size() -> None:
-    by_block = {p.block_size: p for p in predict(COSTS, POSITIONS)}
+    by_block = {p.block_size: p for p in predict(COSTS, TAUS)}
     assert by_block[4].tau == pytest.approx(1 + 0.9 + 0.8 + 0.7)
     assert by_block[4].speedup == pytest.approx(0.1 * 3.4 / 0.15)
-    assert [p.block_size for p in predict(COSTS, POSITIONS)] == [4, 8, 2]
-    assert [p.block_size for p in predict(COSTS, POSITIONS[:3])] == [4, 2]
+    assert [p.block_size for p in predict(COSTS, TAUS)] == [4, 8, 2]
+    assert [p.block_size for p in predict(COSTS, {2: 1.9, 4: 3.4})] == [4, 2]
 
 
 class Table:
@@ -113,7 +124,7 @@ class Table:
 
 def test_the_winner_is_chosen_by_measurement_on_one_set_and_reported_from_the_other() -> None:
     measure = Table({2: 1.4, 4: 2.1, 8: 2.6}, {4: 2.0, 8: 2.2})
-    tuned = tune(predict(COSTS, POSITIONS), trained_block_size=8, measure=measure)
+    tuned = tune(predict(COSTS, TAUS), trained_block_size=8, measure=measure)
     assert measure.asked == [("tuning", (2, 4, 8)), ("judging", (8,))]
     assert (tuned.winner.block_size, tuned.winner.decode_speedup.median) == (8, 2.2)
     assert tuned.predicted(4) == pytest.approx(0.1 * 3.4 / 0.15)
@@ -124,13 +135,13 @@ def test_the_trained_block_is_always_run_and_judged_beside_a_smaller_winner() ->
         update={"draft_s": {2: 0.1, 4: 0.1, 6: 0.1}, "verify_s": {2: 0.1, 4: 0.1, 6: 0.1}}
     )
     measure = Table({2: 1.0, 4: 3.0, 6: 1.0, 8: 2.0}, {4: 2.9, 8: 2.0})
-    tuned = tune(predict(costs, POSITIONS), trained_block_size=8, measure=measure)
+    tuned = tune(predict(costs, TAUS), trained_block_size=8, measure=measure)
     assert measure.asked == [("tuning", (2, 4, 6, 8)), ("judging", (4, 8))]
     assert [m.block_size for m in tuned.judged] == [4, 8]
 
 
 def test_nothing_measured_is_an_error_and_not_a_recommendation() -> None:
     with pytest.raises(PromptError, match="tuning prompts"):
-        tune(predict(COSTS, POSITIONS), trained_block_size=8, measure=Table({}, {}))
+        tune(predict(COSTS, TAUS), trained_block_size=8, measure=Table({}, {}))
     with pytest.raises(PromptError, match="judging prompts"):
-        tune(predict(COSTS, POSITIONS), trained_block_size=8, measure=Table({8: 2.0}, {}))
+        tune(predict(COSTS, TAUS), trained_block_size=8, measure=Table({8: 2.0}, {}))

@@ -86,6 +86,8 @@ def test_calibration_is_saved_for_the_advisor_and_written_in_its_costs_format(
     saved = load(path, Calibration)
     assert saved.by_context[0].ar_step_s == costs["ar_step_s"]
     assert saved.tau_per_position is not None and len(saved.tau_per_position) == 7
+    assert saved.tau_by_block is not None and set(saved.tau_by_block) == {2, 3, 4, 5, 6, 8}
+    assert saved.num_prompts is not None
     # The next measurement of this pair on this machine is set beside what the costs foretell.
     assert main([*flags, "--block-size", "4", "8", "--repeats", "1", "--limit", "2"]) == 0
     text, summary = last_json(capsys)

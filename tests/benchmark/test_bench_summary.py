@@ -189,3 +189,14 @@ def test_a_calibration_foretells_every_block_from_the_largest_ones_acceptance() 
     # Three cycles of 4 and one of 3 at block 4; at block 2 every cycle keeps 2.
     assert [f.predicted for f in found] == pytest.approx([0.1 * 2 / 0.15, 0.1 * 3.75 / 0.15])
     assert all(abs(f.error) < 0.1 for f in found)
+
+
+def test_a_calibration_that_ran_each_block_foretells_with_what_each_accepted() -> None:
+    report = make_report(run_all(ScriptedEngine(draft_prefill_s=0.0), blocks=(2, 4)))
+    costs = StepCosts(
+        context_tokens=3, ar_step_s=0.1, draft_s={2: 0.02, 4: 0.02}, verify_s={2: 0.13, 4: 0.13}
+    )
+    about = Provenance(target_id="t", draft_id="d", machine_id="m", machine="m", date="2026")
+    calibration = Calibration(provenance=about, by_context=(costs,), tau_by_block={2: 1.5, 4: 3.0})
+    found = foretold(report.blocks, report.pairings, calibration)
+    assert [f.predicted for f in found] == pytest.approx([0.1 * 1.5 / 0.15, 0.1 * 3.0 / 0.15])
