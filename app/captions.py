@@ -9,6 +9,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from app import view
+from app.progress import tokens_at
 from app.runs import Run
 from app.whatif import Prediction, cycle_cost, predictions
 from dflash.metrics import acceptance_by_position, tau_at
@@ -19,10 +20,10 @@ _FEW_CYCLES = 3
 
 def nothing_to_draw(run: Run) -> str:
     """Why there is no figure."""
-    if run.dflash.engine.reports != "cycles":
+    if run.is_served:
         return (
-            f"{run.dflash.engine.backend} does not report single cycles, so this cannot be drawn; "
-            "an engine of this page does."
+            f"{run.dflash.engine.version} reports totals for a whole answer, not single cycles, so "
+            "this cannot be drawn; an engine of this page does."
         )
     if run.block_size == 1:
         return "Block size 1 drafts nothing, so there is nothing to draw here."
@@ -35,11 +36,14 @@ def tokens_over_time(run: Run) -> str:
     if not left.events or not right.events:
         return nothing_to_draw(run)
     end_s = min(left.events[-1].t_s, right.events[-1].t_s)
-    counts = [_tokens_at(trace.events, end_s) for trace in (left, right)]
+    counts = [tokens_at(trace, end_s) for trace in (left, right)]
+    step = "each step of the green line is one cycle"
+    if run.is_served:
+        step = "tokens as the servers counted them, at the moments their text arrived"
     return (
         f"After {view.duration(end_s)} of its own time DFlash had written "
         f"{view.count(counts[1], 'token')} and the plain lane {view.count(counts[0], 'token')}; "
-        "each step of the green line is one cycle."
+        f"{step}."
     )
 
 
@@ -63,7 +67,7 @@ def acceptance_positions(run: Run) -> str:
     """Where guesses stop paying, and what a smaller block would have kept."""
     positions = acceptance_by_position(run.comparison.dflash.spec)
     if not positions:
-        return nothing_to_draw(run)
+        return _no_acceptance(run)
     fallen = next((k for k, share in enumerate(positions, 1) if share < 0.5), None)
     if fallen is None:
         return (
@@ -121,7 +125,7 @@ def histogram(run: Run) -> str:
     """The commonest outcome of a cycle."""
     spec = run.comparison.dflash.spec
     if spec is None or not spec.acceptance_histogram or not spec.num_cycles or not spec.tau:
-        return nothing_to_draw(run)
+        return _no_acceptance(run)
     counts = spec.acceptance_histogram
     mode = max(range(len(counts)), key=lambda k: counts[k])
     return (
@@ -208,12 +212,7 @@ def _drafted(run: Run) -> list[Cycle]:
     return [c for c in run.dflash.cycles if c.draft_ids]
 
 
-def _tokens_at(events: tuple[object, ...], t_s: float) -> int:
-    total = 0
-    for event in events:
-        if getattr(event, "t_s", t_s + 1) > t_s:
-            break
-        total += (
-            len(event.emitted_ids) if isinstance(event, Cycle) else int(hasattr(event, "token_id"))
-        )
-    return total
+def _no_acceptance(run: Run) -> str:
+    if run.is_served:
+        return "The server did not report acceptance by position, so this cannot be drawn."
+    return nothing_to_draw(run)

@@ -25,7 +25,7 @@ def takeaway(run: Run, link_query: str | None) -> str:
     """Everything the take-away buttons hand out, as one JSON for the browser."""
     return json.dumps(
         {
-            "name": f"dflash-{run.pair_id}-block{run.block_size}-{run.id}".replace("/", "-"),
+            "name": _file_name(run),
             "json": dump_run(run),
             "csv": csv_of(run),
             "svg": svg_card(run),
@@ -55,7 +55,7 @@ def svg_card(run: Run) -> str:
     left, right = comparison.baseline, comparison.dflash
     top = max(left.output_tps or 0, right.output_tps or 0) or 1
     tau = (
-        f"{right.spec.tau:.2f} of {run.block_size}"
+        f"{right.spec.tau:.2f}" + (f" of {run.shown_block}" if run.shown_block else "")
         if right.spec and right.spec.tau
         else "not reported"
     )
@@ -77,7 +77,7 @@ def svg_card(run: Run) -> str:
         f'<rect width="8" height="100%" fill="#009E73"/>'
         + _text(32, 92, view.factor(comparison.speedup), 64, "#00694d", 700)
         + _text(34, 120, f"decode speedup, {run.source}", 14, "#555c64")
-        + _text(250, 62, f"{run.pair_id}, block {run.block_size}", 18, weight=600)
+        + _text(250, 62, ", ".join(filter(None, (run.pair_id, run.block_words))), 18, weight=600)
         + _text(250, 88, _shortened(run.prompt), 13, "#555c64")
         + _text(250, 112, _situation(run), 13, "#555c64")
         + _bar(150, "one at a time", left.output_tps, top, "#7a8088")
@@ -109,6 +109,11 @@ def html_card(run: Run) -> str:
         f"<h2>Answer</h2><pre>{escape(trace_text(run.dflash))}</pre>"
         f"<h2>Cycles</h2>{view.table(headers, rows, 'Cycles')}</body></html>"
     )
+
+
+def _file_name(run: Run) -> str:
+    parts = ("dflash", run.pair_id, run.block_words.replace(" ", ""), run.id)
+    return "-".join(filter(None, parts)).replace("/", "-")
 
 
 def _headline(run: Run) -> str:
@@ -176,7 +181,7 @@ def summary(run: Run) -> dict[str, object]:
         "id": run.id,
         "date": run.date,
         "pair": run.pair_id,
-        "block": run.block_size,
+        "block": run.shown_block,
         "prompt": _shortened(run.prompt),
         "tokens": comparison.dflash.num_output_tokens,
         "speedup": comparison.speedup,

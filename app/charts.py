@@ -12,10 +12,11 @@ from typing import Any, TypeAlias
 import plotly.graph_objects as go
 
 from app import captions, view
+from app.progress import progress
 from app.runs import Run
 from app.whatif import Prediction, cycle_cost
 from dflash.metrics import acceptance_by_position
-from dflash.schema import Chunk, Cycle, Prefilled, Trace
+from dflash.schema import Cycle, Trace
 
 Figure: TypeAlias = go.Figure
 
@@ -54,7 +55,7 @@ def tokens_over_time(run: Run) -> Chart:
     rows: list[tuple[object, ...]] = []
     lanes = (("Autoregressive", run.baseline, INK, "dot"), ("DFlash", run.dflash, GREEN, "solid"))
     for name, trace, colour, dash in lanes:
-        points = _thinned(_progress(trace), _MAX_POINTS)
+        points = _thinned(progress(trace), _MAX_POINTS)
         figure.add_scatter(
             x=[t for t, _ in points],
             y=[n for _, n in points],
@@ -105,7 +106,7 @@ def acceptance_positions(run: Run) -> Chart:
     title = "Acceptance by position"
     positions = acceptance_by_position(run.comparison.dflash.spec)
     if not positions:
-        return _without(title, run)
+        return Chart(title, None, captions.acceptance_positions(run))
     figure = empty_figure("position in the block", "accepted in, % of cycles")
     numbers = list(range(1, len(positions) + 1))
     shares = [100 * p for p in positions]
@@ -176,7 +177,7 @@ def histogram(run: Run) -> Chart:
     title = "Histogram"
     spec = run.comparison.dflash.spec
     if spec is None or not spec.acceptance_histogram or not spec.num_cycles:
-        return _without(title, run)
+        return Chart(title, None, captions.histogram(run))
     figure = empty_figure("drafts accepted in one cycle", "cycles")
     values = list(spec.acceptance_histogram)
     figure.add_bar(x=list(range(len(values))), y=values, marker={"color": GREEN}, showlegend=False)
@@ -250,7 +251,7 @@ def wasted_work(run: Run) -> Chart:
 def speedup_so_far(run: Run) -> Chart:
     """The speedup at every length of the answer, with the break-even line at 1."""
     title = "Speedup as the answer grows"
-    left, right = _progress(run.baseline), _progress(run.dflash)
+    left, right = progress(run.baseline), progress(run.dflash)
     points = _thinned(_ratios(left, right), _MAX_POINTS)
     if len(points) < 2:
         return _without(title, run)
@@ -347,31 +348,6 @@ def _other_s(trace: Trace) -> list[float]:
             result.append(max(0.0, cycle.t_s - before - cycle.draft_s - cycle.verify_s))
         before = cycle.t_s
     return result
-
-
-def _progress(trace: Trace) -> list[tuple[float, int]]:
-    """(seconds, tokens so far); for a server's chunks, spread over the tokens it reported."""
-    points, total = [], 0
-    chunks = sum(isinstance(e, Chunk) for e in trace.events)
-    finished = trace.finished
-    per_chunk = (
-        finished.num_output_tokens / chunks
-        if finished and finished.num_output_tokens and chunks
-        else 0.0
-    )
-    seen = 0
-    for event in trace.events:
-        if isinstance(event, Prefilled):
-            total = 1
-        elif isinstance(event, Cycle):
-            total += len(event.emitted_ids)
-        elif isinstance(event, Chunk):
-            seen += 1
-            total = round(seen * per_chunk)
-        else:
-            continue
-        points.append((event.t_s, total))
-    return points
 
 
 def _ratios(

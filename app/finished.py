@@ -111,7 +111,7 @@ def first_what_if(run: Run, costs: Mapping[int, CycleCost] | None = None) -> Wha
 def replay_text(run: Run, *, autoplay: bool = False) -> str:
     """The stage's lines for a run that is already over."""
     writer = StageWriter(run.word)
-    writer.header(StageHeader(run.id, run.block_size, run.source, run.where, autoplay))
+    writer.header(StageHeader(run.id, run.shown_block, run.source, run.where, autoplay))
     writer.add(run.events())
     for number, odds in enumerate(run.odds):
         writer.odds(number, odds)

@@ -27,11 +27,13 @@ from app.form import PlaygroundForm
 from app.hosted import HOME, Limits
 from app.look import look_closer
 from app.looking import link_of, looking_views
+from app.open_pair import open_server
 from app.pair_card import pair_card
 from app.race import RaceEvent, in_slices, race, warm_up
 from app.recorded import recorded_runs
 from app.recorder import Recorder
 from app.runs import Run, load_run
+from app.served import Served, ServerForm, served_request
 from app.session import EnginePool, GpuRefused, PairChoice, Session, Sessions, Stopped
 from app.stage import StageHeader, StageWriter
 from app.whatif import CycleCost, cycle_cost, predictions
@@ -39,6 +41,7 @@ from app.zerogpu import LentGpu, race_slices
 from dflash.budget import check_block_size
 from dflash.close_look import CloseLook
 from dflash.engines import Engine
+from dflash.engines.remote import RemoteEngine
 from dflash.errors import DFlashError
 from dflash.metrics import MedianInterval, median_interval
 from dflash.schema import Request
@@ -65,11 +68,27 @@ class PlaygroundHandlers:
         self.limits = limits
         self.lent = lent
 
-    def on_run(self, form: PlaygroundForm, session_id: str) -> Views:
+    def on_run(
+        self, form: PlaygroundForm, session_id: str, servers: ServerForm | None = None
+    ) -> Views:
         """Race both lanes. Safe to abandon: the device is free again on the way out."""
         session = self._begin(session_id)
-        with closing(self._guarded(session, form)) as views:
+        with closing(self._guarded(session, form, servers=servers)) as views:
             yield from views
+
+    def on_ask(self, servers: ServerForm) -> PlaygroundView:
+        """Ask the servers that were named whether they speculate; nothing is generated."""
+        try:
+            choice = servers.choice()
+            self.limits.check_choice(choice)
+            assert choice.server is not None, "that is what a server form gives"
+            engine = open_server(choice.server, self.limits.guard)
+        except DFlashError as error:
+            return replace(_refused(error), running=None)
+        card = Served.ask(engine).card()
+        return PlaygroundView(
+            status=view.status_line("idle", "the servers answered"), pair_card=card
+        )
 
     def on_pressed(self, session_id: str) -> PlaygroundView:
         """Answer a press at once, before the device is free."""
@@ -87,6 +106,10 @@ class PlaygroundHandlers:
         if basis is None or choice is None:
             hint = "Run a race first; a recorded run has no model to check with."
             yield _refused(DFlashError("nothing to check yet.", hint))
+            return
+        if choice.server:
+            hint = "Start it with another one and race again."
+            yield _refused(DFlashError("a server's block is set where it was started.", hint))
             return
         form = PlaygroundForm.of_run(basis.dflash.request, choice)
         with closing(self._guarded(session, form.with_block(block_size), check=True)) as views:
@@ -173,9 +196,20 @@ class PlaygroundHandlers:
         session.request_id = secrets.token_hex(6)
         return session
 
-    def _guarded(self, session: Session, form: PlaygroundForm, *, check: bool = False) -> Views:
+    def _guarded(
+        self,
+        session: Session,
+        form: PlaygroundForm,
+        *,
+        check: bool = False,
+        servers: ServerForm | None = None,
+    ) -> Views:
         try:
-            request, choice = form.request(), form.choice()
+            request = form.request()
+            if servers and servers.is_chosen:
+                request, choice = served_request(request), servers.choice()
+            else:
+                choice = form.choice()
             self.limits.check_choice(choice)
             self.limits.check_request(request)
         except DFlashError as error:
@@ -217,11 +251,16 @@ class PlaygroundHandlers:
         assert engine is not None, "opening() leaves the engine in the pool"
         return engine
 
+    def _lent_for(self, choice: PairChoice) -> LentGpu | None:
+        """Servers need no GPU of ours."""
+        return None if choice.server else self.lent
+
     def _may_look_unasked(self, session: Session, choice: PairChoice, run: Run) -> bool:
         return (
             run.source == "measured here"
             and not (run.odds or run.stopped or session.stop.is_set() or self.lent)
             and isinstance(self.pool.peek(choice), CloseLook)
+            and bool(run.dflash.events)
             and run.dflash.events[-1].t_s <= _MAX_UNASKED_S
             and not self.sessions.anyone_waits()
         )
@@ -230,7 +269,8 @@ class PlaygroundHandlers:
         self, session: Session, choice: PairChoice, run: Run, *, unasked: bool = False
     ) -> Views:
         engine = yield from self._opened(session, choice)
-        found = self.lent.run(look_closer, choice, run) if self.lent else look_closer(engine, run)
+        lent = self._lent_for(choice)
+        found = lent.run(look_closer, choice, run) if lent else look_closer(engine, run)
 
         def gives_way() -> bool:
             return session.stop.is_set() or (unasked and self.sessions.anyone_waits())
@@ -243,19 +283,25 @@ class PlaygroundHandlers:
     ) -> Views:
         engine = yield from self._opened(session, choice)
         check_block_size(request.block_size, engine.trained_block_size)
-        if self.lent is None and not self.pool.is_warm(choice, request.block_size):
+        served = Served.ask(engine) if isinstance(engine, RemoteEngine) else None
+        if self._lent_for(choice) is None and not self.pool.is_warm(choice, request.block_size):
             yield PlaygroundView(status=view.status_line("busy", "warming up both lanes"))
-            warm_up(engine, request)
+            warm_up(engine, request, should_stop=session.stop.is_set)
         recorder = Recorder(
-            choice, (engine, engine), request, self.machine(), id=session.request_id
+            served.named(choice) if served else choice,
+            (engine, engine),
+            request,
+            self.machine(),
+            id=session.request_id,
         )
         writer = StageWriter(recorder.word)
-        writer.header(StageHeader(recorder.id, request.block_size, "measured here"))
+        block = None if served else request.block_size
+        writer.header(StageHeader(recorder.id, block, "measured here"))
         yield PlaygroundView(
-            status=view.status_line("busy", f"reading the prompt with {choice.label}"),
+            status=view.status_line("busy", f"reading the prompt with {recorder.choice.label}"),
             headline="",
             stage=writer.text,
-            pair_card=pair_card(choice.pair_id, engine),
+            pair_card=served.card() if served else pair_card(choice.pair_id, engine),
         )
         run_log.started(recorder)
         completed = False
@@ -265,12 +311,16 @@ class PlaygroundHandlers:
         finally:
             recorder.machine = self.machine()  # a lent GPU tells its name only while it works
             run = recorder.run(stopped=not completed)
+            if served:
+                run = replace(served.settled(run), machine=served.machine(run.machine))
+                writer.add(run.events()[len(run.baseline.events) + len(run.dflash.events) :])
             close_stage(writer, run)
             session.keep(run)
             session.stage_text = writer.text
             run_log.ended(run)
         checked = _after(session, choice, run, check=check)
-        yield self._finished(session, run, writer.text, checked)
+        shown = self._finished(session, run, writer.text, checked)
+        yield replace(shown, pair_card=served.card(run)) if served else shown
 
     def _stream(self, session: Session, recorder: Recorder, writer: StageWriter) -> Views:
         started = False
@@ -281,18 +331,16 @@ class PlaygroundHandlers:
                 status = None
                 if not started and recorder.both_prefilled:
                     started = True
-                    status = view.status_line(
-                        "busy", "both lanes are running; their own clocks make the numbers"
-                    )
+                    status = view.status_line("busy", _running(recorder))
                 yield PlaygroundView(status=status, stage=writer.text)
-                if session.stop.is_set() and self.lent:
+                if session.stop.is_set() and self._lent_for(recorder.choice):
                     return  # closing is all that stops a race in another process
 
     def _slices(
         self, session: Session, recorder: Recorder
     ) -> Generator[list[RaceEvent], None, None]:
-        if self.lent:
-            return self.lent.run(race_slices, recorder.choice, recorder.request)
+        if lent := self._lent_for(recorder.choice):
+            return lent.run(race_slices, recorder.choice, recorder.request)
         events = race(recorder.engines, recorder.request, should_stop=session.stop.is_set)
         return in_slices(events)
 
@@ -313,6 +361,12 @@ class PlaygroundHandlers:
         return finished_view(
             run, stage_text, what_if=what_if, link_query=query, repeats=_repeats(session, run)
         )
+
+
+def _running(recorder: Recorder) -> str:
+    if recorder.choice.server:
+        return "the plain lane is answering now; every lane has its own clock"
+    return "both lanes are running; their own clocks make the numbers"
 
 
 def _refused(error: DFlashError) -> PlaygroundView:

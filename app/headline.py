@@ -12,7 +12,7 @@ from app.runs import Run
 from app.stage import StageEnd
 from app.whatif import cycle_cost
 from dflash.metrics import Comparison, MedianInterval, RunStats
-from dflash.schema import Trace
+from dflash.schema import SpecStats, Trace
 
 _MIN_TOKENS = 8  # below this a ratio of two times says nothing
 
@@ -87,11 +87,7 @@ def _verdict(run: Run, comparison: Comparison) -> tuple[str, str]:
         return "–", _too_short(run, right)
     spec = right.spec
     if spec is None or spec.tau is None:
-        return view.factor(speedup), (
-            "Both lanes ran one token at a time (block 1): this is what noise looks like."
-            if run.block_size == 1
-            else "This engine does not report tokens per cycle."
-        )
+        return view.factor(speedup), _without_tau(run, spec)
     per_pass = f"one pass of the target yielded {spec.tau:.1f} tokens on average"
     if speedup >= 1:
         return view.factor(speedup), (
@@ -100,9 +96,21 @@ def _verdict(run: Run, comparison: Comparison) -> tuple[str, str]:
         )
     step, cycle = cycle_cost(run.baseline), cycle_cost(run.dflash)
     need = f" It would need {cycle.total_s / step.total_s:.1f}." if step and cycle else ""
+    where = "on these servers" if run.is_served else "on this machine"
+    at_block = f" at {run.block_words}" if run.block_words else ""
     return view.factor(speedup), (
-        f"DFlash is not worth it for this text at block {run.block_size} on this machine: "
-        f"{per_pass}.{need}"
+        f"DFlash is not worth it for this text{at_block} {where}: {per_pass}.{need}"
+    )
+
+
+def _without_tau(run: Run, spec: SpecStats | None) -> str:
+    if run.block_size == 1:
+        return "Both lanes ran one token at a time (block 1): this is what noise looks like."
+    if spec is None:
+        return "How many drafts were accepted was not reported."
+    return (
+        f"{view.percent(spec.acceptance_rate)} of the drafts were accepted; the cycles were not "
+        "counted, so tokens per cycle are not known."
     )
 
 
@@ -120,21 +128,17 @@ def _too_short(run: Run, stats: RunStats) -> str:
         return "The model ended its answer with its first token; there was nothing to speed up."
     if run.stopped:
         return "Stopped too early to tell."
+    if run.is_served and stats.num_output_tokens is None:
+        return "The server did not count its tokens, so its pace is not known."
     return "The answer is too short to tell a speedup."
 
 
 def _facts(run: Run, comparison: Comparison) -> list[tuple[str, str]]:
     left, right = comparison.baseline, comparison.dflash
-    spec = right.spec
-    tau = (
-        f"{spec.tau:.2f} <small>of {run.block_size}</small>"
-        if spec and spec.tau
-        else "not reported"
-    )
     return [
         ("DFlash", view.rate(right.output_tps)),
         ("one at a time", view.rate(left.output_tps)),
-        (f"tokens per cycle, {view.term('τ')}", tau),
+        (f"tokens per cycle, {view.term('τ')}", _tau_fact(run, right.spec)),
         ("end to end", view.factor(comparison.end_to_end_speedup)),
         (
             view.term("TTFT"),
@@ -145,6 +149,18 @@ def _facts(run: Run, comparison: Comparison) -> list[tuple[str, str]]:
             f"{_lossless_mark(run, comparison)} {escape(lossless_words(run, comparison))}",
         ),
     ]
+
+
+def _tau_fact(run: Run, spec: SpecStats | None) -> str:
+    if spec is None:
+        return "not reported"
+    notes = [f"of {run.shown_block}"] if run.shown_block else []
+    if spec.source == "counters":
+        notes.append("from the server's counters")
+    if spec.tau is None:
+        notes = [f"{view.percent(spec.acceptance_rate)} of drafts accepted"]
+    number = "not reported" if spec.tau is None else f"{spec.tau:.2f}"
+    return f"{number} <small>{escape(', '.join(notes))}</small>" if notes else number
 
 
 def _lossless_mark(run: Run, comparison: Comparison) -> str:
@@ -166,7 +182,8 @@ def _where(run: Run) -> str:
     info = run.dflash.engine
     sampling = run.dflash.request.sampling
     decoding = "greedy" if sampling.temperature == 0 else f"temperature {sampling.temperature:g}"
-    parts = [run.pair_id, f"block {run.block_size}", decoding, info.device, info.dtype]
+    made_by = (info.version, info.device) if run.is_served else (info.device, info.dtype)
+    parts = [*filter(None, (run.pair_id, run.block_words)), decoding, *made_by]
     if run.stopped:
         parts.insert(0, "stopped half way")
     if run.where:

@@ -13,7 +13,8 @@ from functools import cache
 from advisor.known import draft_names, known_pairs, target_names
 from app.advice_form import AdviceForm, is_pasted
 from app.form import OWN_PAIR
-from app.session import PairChoice
+from app.session import PairChoice, ServerChoice
+from dflash.engines.url_guard import UrlGuard
 from dflash.errors import DFlashError
 from dflash.presets import load_pair, pair_ids, preset_ids
 from dflash.schema import Request
@@ -36,19 +37,39 @@ class Limits:
     max_sweep_runs: int | None = None
     max_waiting: int = 64  # events in the queue, over all visitors
     measures: bool = True  # a GPU lent for seconds is nothing to measure with
+    servers: frozenset[str] = frozenset()  # host or host:port that a public page may connect to
 
     @property
     def offers_own_models(self) -> bool:
         """Whether a visitor may name a folder or a hub id."""
         return not self.is_hosted
 
+    @property
+    def offers_servers(self) -> bool:
+        """Whether a visitor may name a model server."""
+        return not self.is_hosted or bool(self.servers)
+
+    @property
+    def guard(self) -> UrlGuard | None:
+        """What looks at every address a server's name leads to; ``None`` where all are allowed."""
+        return UrlGuard(self.servers) if self.is_hosted else None
+
     def check_choice(self, choice: PairChoice) -> None:
         """Refuse models that this page does not serve. Raises ``DFlashError``."""
         if not self.is_hosted:
             return
+        if choice.server:
+            self._check_server(choice.server)
+            return
         if choice.pair_id == OWN_PAIR or choice.target or choice.draft:
             raise DFlashError("folders and hub ids cannot be named here.", _HINT)
         self.check_pair(choice.pair_id)
+
+    def _check_server(self, server: ServerChoice) -> None:
+        if not self.offers_servers or self.guard is None:
+            raise DFlashError("model servers cannot be named here.", _HINT)
+        for url in filter(None, (server.url, server.baseline_url)):
+            self.guard.check(url)
 
     def check_pair(self, pair_id: str) -> None:
         """Refuse a pair that is not among those served here. Raises ``DFlashError``."""
@@ -120,8 +141,9 @@ def limits_from(environ: Mapping[str, str]) -> Limits:
     """The limits of this page: a Space is public, and so is a page told ``DFLASH_HOSTED=1``.
 
     ``DFLASH_HOSTED=0`` lifts them on a private Space. ``DFLASH_HOSTED_PAIRS`` names the pairs that
-    are served, by commas; without it those that come with the project. Raises ``DFlashError`` for
-    a pair that the catalogue does not have.
+    are served, by commas; without it those that come with the project. ``DFLASH_HOSTED_SERVERS``
+    names the model servers that visitors may use, as host or host:port by commas; without it none.
+    Raises ``DFlashError`` for a pair that the catalogue does not have and for a server's URL.
     """
     said = environ.get("DFLASH_HOSTED", "").strip().lower()
     if said in ("0", "false", "no") or not (said or environ.get("SPACE_ID")):
@@ -134,7 +156,18 @@ def limits_from(environ: Mapping[str, str]) -> Limits:
         max_sweep_runs=_MAX_SWEEP_RUNS,
         max_waiting=_MAX_WAITING,
         measures=not environ.get("SPACES_ZERO_GPU"),
+        servers=_servers(environ.get("DFLASH_HOSTED_SERVERS", "")),
     )
+
+
+def _servers(listed: str) -> frozenset[str]:
+    names = frozenset(name.strip() for name in listed.split(",") if name.strip())
+    wrong = sorted(name for name in names if "/" in name)
+    if wrong:
+        raise DFlashError(
+            f"DFLASH_HOSTED_SERVERS names {wrong[0]!r}.", "Give host or host:port, no http://."
+        )
+    return names
 
 
 def _served(listed: str) -> frozenset[str]:

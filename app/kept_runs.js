@@ -10,6 +10,7 @@ const make = (tag, cls, text) => {
   return node;
 };
 const known = (x, digits, unit) => (typeof x === "number" ? x.toFixed(digits) + unit : "–");
+const named = (r) => (r.block ? `block ${r.block}` : String(r.pair ?? "")); // a server may not tell its block
 const columns = [
   ["when", (r) => String(r.date ?? "")],
   ["pair", (r) => String(r.pair ?? "")],
@@ -45,7 +46,7 @@ function draw() {
     const line = make("tr");
     const tick = make("input");
     tick.type = "checkbox"; tick.checked = ticked.includes(r.id);
-    tick.setAttribute("aria-label", `compare the run of ${r.date}, block ${r.block}`);
+    tick.setAttribute("aria-label", `compare the run of ${r.date}, ${named(r)}`);
     tick.addEventListener("change", () => {
       ticked = tick.checked ? [...ticked, r.id].slice(-2) : ticked.filter((id) => id !== r.id);
       for (const [id, node] of ticks) node.checked = ticked.includes(id);
@@ -77,7 +78,7 @@ function compared() {
     const change = (b[key] / a[key] - 1) * 100;
     list.append(make("li", "", `${name}: ${a[key].toFixed(2)}${unit} → ${b[key].toFixed(2)}${unit} (${change >= 0 ? "+" : ""}${change.toFixed(0)} %)`));
   }
-  const out = [make("b", "", `Block ${a.block} (${a.date}) → block ${b.block} (${b.date})`), list];
+  const out = [make("b", "", `${named(a)} (${a.date}) → ${named(b)} (${b.date})`), list];
   if (a.machine !== b.machine) out.push(make("p", "caption", "These two were measured on different machines."));
   if (a.prompt !== b.prompt) out.push(make("p", "caption", "These two had different prompts."));
   return out;

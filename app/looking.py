@@ -59,11 +59,17 @@ def looking_views(
     if unasked:
         yield shown if headline.texts_part(run) else replace(shown, look=None)
         return
-    status = view.status_line("good", "hover or focus a slot of the blocks to see its odds")
+    found_where = (
+        "both servers were asked again, with the odds of every token"
+        if run.is_served
+        else "hover or focus a slot of the blocks to see its odds"
+    )
+    status = view.status_line("good", found_where)
     yield replace(shown, status=status, running=False)
 
 
 def link_of(session: Session, run: Run) -> str | None:
     """The query string that restores the form of a run; ``None`` for a prompt too long for it."""
     choice = session.choice or PairChoice(run.pair_id)
-    return link_query(PlaygroundForm.of_run(run.dflash.request, choice))
+    form = PlaygroundForm.of_run(run.dflash.request, choice)
+    return link_query(form, leave_out=("pair_id", "block_size") if run.is_served else ())

@@ -1,6 +1,9 @@
 """The race: two lanes of one engine advanced in virtual time. Knows engines and clocks; knows no
 page and no session.
 
+Two servers are asked one after the other instead, DFlash first: they may share a device, and each
+lane's clock starts when its own request is sent, so the order costs neither anything.
+
 Each lane's events are stamped by the engine with that lane's own compute time. The scheduler
 always advances the lane whose clock is behind, so both move together on screen, neither pays for
 the other, and whatever happens between two events (drawing the page, sending it) is on no clock.
@@ -15,6 +18,8 @@ from dataclasses import dataclass, replace
 from typing import Literal, TypeAlias
 
 from dflash.engines import Engine
+from dflash.engines.remote import RemoteEngine
+from dflash.engines.server_client import ShouldStop, never
 from dflash.errors import DFlashError
 from dflash.schema import Event, Finished, Request
 
@@ -50,14 +55,14 @@ def lane_requests(request: Request) -> tuple[Request, Request]:
     return replace(request, block_size=1), request
 
 
-def warm_up(engine: Engine, request: Request) -> None:
+def warm_up(engine: Engine, request: Request, *, should_stop: ShouldStop = never) -> None:
     """Run a few blocks of both lanes unmeasured, so that first-use costs are on no clock."""
     num_tokens = _WARM_UP_BLOCKS * request.block_size + 1
     short = replace(request, sampling=replace(request.sampling, max_new_tokens=num_tokens))
     for lane in lane_requests(short):
         # A lane that is broken says so in the race itself, where the other one goes on.
         with suppress(DFlashError):
-            for _ in engine.stream(lane):
+            for _ in _stream(engine, lane, should_stop):
                 pass
 
 
@@ -65,13 +70,17 @@ def race(
     engines: tuple[Engine, Engine],
     request: Request,
     *,
-    should_stop: Callable[[], bool] = lambda: False,
+    should_stop: ShouldStop = never,
 ) -> Generator[RaceEvent, None, None]:
-    """Yield the events of both lanes in the order of their own clocks.
+    """Yield the events of both lanes: in the order of their own clocks, or of two servers one lane
+    after the other.
 
     Safe to abandon: both streams are closed on the way out. ``should_stop`` is asked before
     every step, so a stop takes effect within one cycle.
     """
+    if isinstance(engines[DFLASH], RemoteEngine):
+        yield from _one_after_the_other(engines, request, should_stop)
+        return
     clocks: dict[Lane, float] = {BASELINE: 0.0, DFLASH: 0.0}
     with ExitStack() as stack:
         streams = {}
@@ -93,6 +102,28 @@ def race(
             if isinstance(event, Finished):
                 del clocks[lane]
             yield LaneEvent(lane, event)
+
+
+def _one_after_the_other(
+    engines: tuple[Engine, Engine], request: Request, should_stop: ShouldStop
+) -> Generator[RaceEvent, None, None]:
+    for lane in (DFLASH, BASELINE):
+        if should_stop():
+            return
+        stream = _stream(engines[lane], lane_requests(request)[lane], should_stop)
+        try:
+            with closing(stream):  # type: ignore[type-var]
+                for event in stream:
+                    yield LaneEvent(lane, event)
+        except DFlashError as error:
+            yield LaneFailed(lane, str(error))
+
+
+def _stream(engine: Engine, request: Request, should_stop: ShouldStop) -> Iterator[Event]:
+    """A server may be silent for minutes, so it is told when to stop; a local step is short."""
+    if isinstance(engine, RemoteEngine):
+        return engine.stream(request, should_stop=should_stop)
+    return engine.stream(request)
 
 
 def in_slices(

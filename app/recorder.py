@@ -12,7 +12,7 @@ from app.race import BASELINE, DFLASH, Lane, LaneFailed, RaceEvent, lane_request
 from app.runs import Run
 from app.session import PairChoice
 from dflash.engines import Engine
-from dflash.schema import EngineInfo, Event, Prefilled, Request, Trace
+from dflash.schema import EngineInfo, Event, Request, Trace
 
 
 @dataclass(slots=True)
@@ -47,7 +47,7 @@ class Recorder:
     def both_prefilled(self) -> bool:
         """Whether both lanes have read the prompt (or broken while trying)."""
         return all(
-            lane in self.failures or any(isinstance(e, Prefilled) for e in events[:1])
+            lane in self.failures or bool(events)
             for lane, events in zip((BASELINE, DFLASH), self.events, strict=True)
         )
 

@@ -54,6 +54,26 @@ class Run:
         return self.dflash.request.block_size
 
     @property
+    def is_served(self) -> bool:
+        """Whether servers made it: texts and totals, no cycles, a block of their own."""
+        return self.dflash.engine.reports != "cycles"
+
+    @property
+    def shown_block(self) -> int | None:
+        """The block as it is known: what was asked for, or what a server's totals come to."""
+        if not self.is_served:
+            return self.block_size
+        spec = self.comparison.dflash.spec
+        if spec is None or not spec.num_cycles or spec.num_draft_tokens % spec.num_cycles:
+            return None
+        return 1 + spec.num_draft_tokens // spec.num_cycles
+
+    @property
+    def block_words(self) -> str:
+        """The block for a person; '' where it is not known."""
+        return "" if self.shown_block is None else f"block {self.shown_block}"
+
+    @property
     def prompt(self) -> str:
         """What the user typed last."""
         return self.dflash.request.messages[-1].content

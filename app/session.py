@@ -22,6 +22,7 @@ Report: TypeAlias = Callable[[str, float | None], None]
 _MAX_SESSIONS = 500
 _MAX_ENGINES = 2
 _MAX_RUNS = 20  # per visitor, for comparing
+_MAX_LABEL = 100  # a server may call its model anything
 
 
 class Stopped(DFlashError):
@@ -33,16 +34,37 @@ class GpuRefused(DFlashError):
 
 
 @dataclass(frozen=True, slots=True)
-class PairChoice:
-    """What the user picked: an id of the catalogue, or a target and a draft of his own."""
+class ServerChoice:
+    """A served target: what opening it needs. Keys are compared and never shown; '' is none."""
 
-    pair_id: str
-    target: str = ""
-    draft: str = ""
+    kind: str  # a backend of open_engine
+    url: str
+    baseline_url: str = ""
+    model: str = ""
+    api_key: str = field(default="", repr=False)
+    baseline_api_key: str = field(default="", repr=False)
 
     @property
     def label(self) -> str:
         """A short name for a person."""
+        host = self.url.partition("://")[2].partition("/")[0]
+        return f"{(self.model or host)[:_MAX_LABEL]} ({self.kind})"
+
+
+@dataclass(frozen=True, slots=True)
+class PairChoice:
+    """What the user picked: an id of the catalogue, a target and a draft of his own, a server."""
+
+    pair_id: str
+    target: str = ""
+    draft: str = ""
+    server: ServerChoice | None = None
+
+    @property
+    def label(self) -> str:
+        """A short name for a person."""
+        if self.server:
+            return self.server.label
         return self.pair_id if not self.target else self.target.rstrip("/").split("/")[-1]
 
 
@@ -157,15 +179,19 @@ class EnginePool:
     def opening(self, choice: PairChoice, should_stop: Callable[[], bool]) -> Iterator[Step]:
         """Open an engine in a worker, yielding its progress; returns at once when it is open.
 
-        Call with ``device`` held. Raises what opening raised, or ``Stopped``.
+        A server is asked anew each time, since it may have been started again meanwhile, and only
+        the last one is kept, with its keys. Call with ``device`` held. Raises what opening raised,
+        or ``Stopped``.
         """
-        if choice in self._engines:
+        if choice in self._engines and not choice.server:
             self._engines.move_to_end(choice)
             return
-        while len(self._engines) >= self._most:
-            old, engine = self._engines.popitem(last=False)
-            engine.close()
-            self._warm = {key for key in self._warm if key[0] != old}
+        alike = [c for c in self._engines if bool(c.server) == bool(choice.server)]
+        room = 1 if choice.server else self._most
+        for old in alike[: max(0, len(alike) + 1 - room)]:
+            self._engines.pop(old).close()
+            if old != choice:
+                self._warm = {key for key in self._warm if key[0] != old}
         steps: queue.SimpleQueue[Step | DFlashError | Engine] = queue.SimpleQueue()
         opener = threading.Thread(
             target=_open_into, args=(steps, self._open_pair, choice, should_stop), daemon=True

@@ -7,7 +7,7 @@ an old link always restores what it can.
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Collection, Mapping
 from typing import Any
 from urllib.parse import urlencode
 
@@ -51,12 +51,17 @@ _KEYS: dict[str, tuple[str, Callable[[str], Any]]] = {
 }
 
 
-def link_query(form: PlaygroundForm) -> str | None:
-    """The form as a query string; ``None`` when its prompt is too long for a link."""
+def link_query(form: PlaygroundForm, *, leave_out: Collection[str] = ()) -> str | None:
+    """The form as a query string; ``None`` when its prompt is too long for a link.
+
+    ``leave_out``: fields that would say nothing, such as the pair and block of a served run.
+    """
     if len(form.prompt) > MAX_PROMPT_CHARS:
         return None
     pairs = [("v", VERSION)]
     for name, (key, _) in _KEYS.items():
+        if name in leave_out:
+            continue
         value = getattr(form, name)
         text = value if isinstance(value, str) else f"{float(value):.15g}"
         if text:

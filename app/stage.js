@@ -107,7 +107,7 @@ function reset() {
   cycles = []; consumed = 0; source = ""; asked = null;
   for (const lane of lanes) {
     lane.text.replaceChildren(); lane.note.textContent = ""; lane.gauge.textContent = ""; lane.meta.textContent = "";
-    lane.box.classList.remove("failed", "winner");
+    lane.box.classList.remove("failed", "winner"); lane.done = null;
   }
   strip.replaceChildren(); detail.textContent = ""; gap.textContent = ""; stripHead.textContent = "";
   root.dataset.state = "empty";
@@ -119,13 +119,13 @@ function tokenNode(text, cls, title) {
   return node;
 }
 
-function addEntry(l, t, nodes, row) {
+function addEntry(l, t, nodes, row, counted) {
   const before = timeline[l].length ? timeline[l][timeline[l].length - 1].total : 0;
   for (const node of nodes) {
     node._line = lines[l];
     if (node.textContent.endsWith("\n")) lines[l] += 1;
   }
-  timeline[l].push({ t, nodes, row, total: before + nodes.length });
+  timeline[l].push({ t, nodes, row, total: counted ?? before + nodes.length });
 }
 function lineBlock(l, index) {
   const box = lanes[l].text;
@@ -235,7 +235,7 @@ const take = {
   run(o) {
     run = o;
     strip.style.setProperty("--slots", o.block + 1);
-    lanes[1].name.textContent = `DFlash, block ${o.block}`;
+    lanes[1].name.textContent = o.block ? `DFlash, block ${o.block}` : "DFlash";
     root.dataset.state = "running";
     root.dataset.run = o.id;
     playerNote.textContent = o.where ? `${o.source} on ${o.where}` : "";
@@ -266,7 +266,8 @@ const take = {
     cycle.x = o.x;
     if (asked && asked._info.cycle === cycle) tell();
   },
-  h(o) { addEntry(o.l, o.t, [tokenNode(o.p, o.l === 0 ? "ar" : "any", "text from the server")], null); },
+  // A server's piece of text is no token: it counts what the server counted, or it is not known.
+  h(o) { addEntry(o.l, o.t, [tokenNode(o.p, o.l === 0 ? "ar" : "any", "text from the server")], null, o.n ?? NaN); },
   f(o) { lanes[o.l].done = o; timeline[o.l].end = Math.max(o.t, lastT(o.l)); },
   x(o) {
     const hit = o.l < 0 ? lanes : [lanes[o.l]];
@@ -342,11 +343,12 @@ function render() {
   const at = [0, 1].map((l) => Math.min(playhead, timeline[l].end ?? lastT(l)));
   for (const l of [0, 1]) {
     const list = timeline[l];
-    const n = shown[l] ? list[shown[l] - 1].total : 0;
+    const whole = shown[l] === list.length && lanes[l].done?.n; // a server may count at its end only
+    const n = whole || (shown[l] ? list[shown[l] - 1].total : 0);
     const t = shown[l] ? list[shown[l] - 1].t : 0;
-    const first = list.length ? list[0].t : 0;
-    lanes[l].gauge.textContent = n > 1 && t > first ? rate((n - 1) / (t - first)) : "";
-    lanes[l].meta.textContent = n ? `${many(n, "token")} · ${clock(at[l])}` : "";
+    const [first, start] = list.length ? [list[0].t, list[0].total || 1] : [0, 1];
+    lanes[l].gauge.textContent = n > start && t > first ? rate((n - start) / (t - first)) : "";
+    lanes[l].meta.textContent = n ? `${many(n, "token")} · ${clock(at[l])}` : shown[l] ? clock(at[l]) : "";
     lanes[l].box.classList.toggle("finished", Boolean(lanes[l].done) && shown[l] === list.length);
   }
   const atEnd = ended && playhead >= duration();
@@ -354,7 +356,7 @@ function render() {
   else {
     const t = ended ? playhead : fairNow();
     const lead = countAt(1, t) - countAt(0, t);
-    gap.textContent = t <= 0 ? "" : lead > 0 ? `DFlash is ${many(lead, "token")} ahead` : lead < 0 ? `DFlash is ${many(-lead, "token")} behind` : "level";
+    gap.textContent = t <= 0 || Number.isNaN(lead) ? "" : lead > 0 ? `DFlash is ${many(lead, "token")} ahead` : lead < 0 ? `DFlash is ${many(-lead, "token")} behind` : "level";
   }
   stripHead.textContent = cycles.length ? `Blocks of the DFlash lane: ${many(cycles.filter((c) => c.t <= playhead).length, "cycle")}, newest on top` : "";
   if (!asked) tell();

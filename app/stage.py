@@ -18,10 +18,11 @@ from dflash.schema import Chunk, Cycle, Event, Finished, Prefilled
 
 @dataclass(frozen=True, slots=True)
 class StageHeader:
-    """The first line of a run. ``source`` is a badge word; ``where`` says machine and date."""
+    """The first line of a run. ``source`` is a badge word; ``where`` says machine and date.
+    ``block_size`` is ``None`` where a server keeps it to itself."""
 
     run_id: str
-    block_size: int
+    block_size: int | None
     source: str
     where: str = ""
     autoplay: bool = False
@@ -126,6 +127,6 @@ def _fields(event: Event) -> dict[str, Any]:
             "vs": round(event.verify_s, 6),
         }
     if isinstance(event, Chunk):
-        return {"k": "h", "p": event.text}
+        return {"k": "h", "p": event.text, "n": event.num_tokens}
     assert isinstance(event, Finished)
     return {"k": "f", "r": event.finish_reason, "n": event.num_output_tokens}

@@ -16,7 +16,7 @@ from app.footer import footer
 from app.handlers import PlaygroundHandlers
 from app.health import Health
 from app.hosted import HOME, Limits
-from app.open_pair import open_pair
+from app.open_pair import open_pair, opening_within
 from app.playground_wiring import wire_playground
 from app.session import EnginePool, PairChoice, Report, Sessions
 from app.sweep_wiring import wire_benchmark
@@ -64,7 +64,7 @@ def build_page(
 
     Opens no model and imports no torch, but where a GPU is lent every served pair is opened now.
     """
-    pool, sessions = EnginePool(opener), Sessions()
+    pool, sessions = EnginePool(opening_within(limits, opener)), Sessions()
     lent = lend(spaces, pool, limits.pair_ids or ()) if spaces else None
     handlers = PlaygroundHandlers(pool, sessions, lambda: detect().title, limits, lent)
     with gr.Blocks(title="DFlash Playground", fill_width=True, delete_cache=_CACHE_S) as demo:

@@ -71,8 +71,13 @@ def test_a_server_that_reports_no_cycles_gets_a_reason_instead_of_a_drawing(ask)
     events = (Prefilled(0.1, 9, 1, "a"), Chunk(0.2, " b"), Finished(0.3, "stop", 12, spec))
     run = Run("x", "own", Trace(ask(block_size=1), info, events), Trace(ask(), info, events))
     drawn = {chart.title: chart for chart in charts.build_charts(run)}
-    for title in ("Acceptance by position", "Where blocks end", "Time cycle by cycle"):
-        assert drawn[title].figure is None and "does not report" in drawn[title].caption
+    for title, reason in (
+        ("Acceptance by position", "did not report acceptance"),
+        ("Where blocks end", "not single cycles"),
+        ("Time cycle by cycle", "not single cycles"),
+    ):
+        assert drawn[title].figure is None and reason in drawn[title].caption
+    assert "50 % of drafts accepted" in headline(run) and "block 8" not in headline(run)
     assert headline(run) and svg_card(run) and summary(run)["tau"] is None
 
 
