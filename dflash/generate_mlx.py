@@ -19,6 +19,7 @@ from mlx_lm.models.cache import ArraysCache, KVCache, RotatingKVCache, make_prom
 from dflash.budget import check_block_size, cut_at_stop, token_budget
 from dflash.errors import PairError
 from dflash.metrics import spec_stats
+from dflash.mlx_borrowed import borrow, text_model
 from dflash.model_mlx import DFlashDraftModel, make_cache
 from dflash.schema import Cycle, Event, Finished, FinishReason, Prefilled, SamplingParams
 from dflash.text import Detokenizer
@@ -32,10 +33,12 @@ class Spy:
         self.seen: dict[str, Any] = {}
         self.is_watching = False
 
-    def __call__(self, x: mx.array, *args: Any, **kwargs: Any) -> mx.array:
+    def __call__(self, x: mx.array, *args: Any, **kwargs: Any) -> Any:
         out = self.inner(x, *args, **kwargs)
         if self.is_watching:
-            self.seen.update(x=x, args=args, kwargs=kwargs, out=out)
+            # Gemma 4's layers hand their keys and values on beside the states.
+            states = out[0] if isinstance(out, tuple) else out
+            self.seen.update(x=x, args=args, kwargs=kwargs, out=states)
         return out
 
     def __getattr__(self, name: str) -> Any:
@@ -48,8 +51,8 @@ class MlxTarget:
 
     def __init__(self, model: nn.Module, target_layer_ids: list[int]) -> None:
         self.model = model
-        self.body = cast(Any, getattr(model, "language_model", model))
-        layers = self.body.model.layers  # the list itself: model.layers may be a copy
+        body = text_model(model)
+        layers = body.model.layers  # the list itself: model.layers may be a copy
         outside = [i for i in target_layer_ids if not 0 <= i < len(layers)]
         if outside:
             raise PairError(
@@ -57,21 +60,13 @@ class MlxTarget:
                 "layers.",
                 "Use the target that the draft was trained for.",
             )
+        self.num_layers = len(layers)
+        self.borrowed = borrow(body) if target_layer_ids else None  # the baseline borrows nothing
         self.taps = [_spied(layers, i) for i in target_layer_ids]
         self.mixers: dict[int, Spy] = {}
         for i, cache in enumerate(new_caches(model)):
             if isinstance(cache, ArraysCache):
                 self.mixers[i] = _spied_mixer(layers[i], i)
-
-    def embed(self, ids: list[int]) -> mx.array:  # [1, n, D]
-        """The target's own embedding, called as a module."""
-        return self.body.model.embed_tokens(mx.array([ids]))
-
-    def head(self, hidden: mx.array) -> mx.array:  # [..., V]
-        """The target's output head, tied or not."""
-        if "lm_head" in self.body:
-            return self.body.lm_head(hidden)
-        return self.body.model.embed_tokens.as_linear(hidden)
 
     def start(self, *, tapped: bool) -> MlxRun:
         """Begin an empty run. Untapped runs never roll back."""
@@ -242,9 +237,10 @@ def propose(
 ) -> list[int]:
     """Take in the new context and propose block_size - 1 tokens: the argmax per slot."""
     slots = [anchor_id] + [draft.mask_token_id] * (block_size - 1)
-    assert target_hidden is not None
-    hidden = draft(target.embed(slots), target_hidden, cache)
-    logits = draft.shape_logits(target.head(hidden[0, 1:]))
+    assert target_hidden is not None and target.borrowed is not None
+    embeds = draft.scale_embeds(target.borrowed.embed(slots))
+    hidden = draft(embeds, target_hidden, cache)
+    logits = draft.shape_logits(target.borrowed.logits(hidden[0, 1:]))
     return cast(list[int], mx.argmax(logits, axis=-1).tolist())
 
 

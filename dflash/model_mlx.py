@@ -78,7 +78,7 @@ class DraftConfig:
 
     def _need(self, name: str) -> Any:
         value = self.trained(name)
-        if value is None:
+        if value is None or value == []:
             raise CheckpointError(
                 f"the draft config has no {name}.", "It is never guessed; see the model card."
             )
@@ -218,6 +218,11 @@ class DFlashDraftModel(nn.Module):
             block_embeds = layer(block_embeds, context, cache)
         cache.length += target_hidden.shape[1]
         return self.norm(block_embeds)
+
+    def scale_embeds(self, embeds: mx.array) -> mx.array:
+        """Scale a block's embeddings as the checkpoint was trained to get them."""
+        scale = self.config.trained("input_embedding_scale")
+        return embeds if scale is None else embeds * scale
 
     def shape_logits(self, logits: mx.array) -> mx.array:
         """Apply the output multiplier and soft cap that the checkpoint was trained with."""

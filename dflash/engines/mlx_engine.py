@@ -16,6 +16,8 @@ from dflash.budget import check_block_size
 from dflash.errors import CheckpointError, EngineError
 from dflash.fit import check_fit
 from dflash.generate_mlx import MlxTarget, context_length, decode
+from dflash.memory import fitting, smaller_request
+from dflash.mlx_borrowed import Borrowed
 from dflash.model_mlx import load, load_draft
 from dflash.pairs import ensure_local, resolve_pair
 from dflash.schema import EngineInfo, Event, Message, ModelPair, Request
@@ -45,19 +47,25 @@ class MlxEngine:
             target_id=self.pair.target_id,
             draft_id=self.pair.draft_id,
             device=str(mx.default_device()),
-            dtype=str(self.target.embed([0]).dtype).removeprefix("mlx.core."),
+            dtype=str(self._borrowed.embed([0]).dtype).removeprefix("mlx.core."),
             reports="cycles",
         )
 
+    @property
+    def _borrowed(self) -> Borrowed:
+        borrowed: Borrowed | None = self.target.borrowed
+        assert borrowed is not None, "every draft has taps"
+        return borrowed
+
     def _check_fit(self) -> None:
-        embedding = self.target.embed([0])
+        borrowed = self._borrowed
         check_fit(
             wanted_layers=self.draft.config.num_target_layers,
-            target_layers=len(self.target.body.model.layers),
+            target_layers=self.target.num_layers,
             draft_hidden=self.draft.config.hidden_size,
-            target_hidden=embedding.shape[-1],
+            target_hidden=borrowed.embed([0]).shape[-1],
             mask_token_id=self.draft.mask_token_id,
-            embedding_rows=self.target.body.model.embed_tokens.weight.shape[0],
+            embedding_rows=borrowed.embedding.weight.shape[0],
         )
 
     @property
@@ -80,7 +88,8 @@ class MlxEngine:
             stop_ids=frozenset(self.tokenizer.eos_token_ids),
             context_length=self.context_length,
         )
-        with contextlib.closing(events):
+        fits = fitting(self.info.device, hint=smaller_request(request), release=mx.clear_cache)
+        with contextlib.closing(events), fits:
             for event in events:
                 yield with_text(event, detokenizer)
 

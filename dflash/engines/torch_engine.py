@@ -19,8 +19,9 @@ from dflash import microscope
 from dflash.budget import check_block_size
 from dflash.close_look import Divergence, SlotOdds
 from dflash.drafts import open_draft
-from dflash.errors import CheckpointError, EngineError
+from dflash.errors import CheckpointError
 from dflash.generate import decode
+from dflash.memory import fitting, smaller_request
 from dflash.model import load_draft
 from dflash.pairs import ensure_local, resolve_pair
 from dflash.schema import EngineInfo, Event, Message, ModelPair, Request, Trace
@@ -28,6 +29,8 @@ from dflash.stops import stop_token_ids
 from dflash.targets import open_target, text_config
 from dflash.text import Detokenizer, encode_chat, with_text
 from dflash.wheel_target import Progress
+
+_SMALLER_PAIR = "Choose a smaller pair, or serve this one with vLLM or SGLang on several devices."
 
 
 class TorchEngine:
@@ -45,12 +48,13 @@ class TorchEngine:
         target_path, draft_path = ensure_local(self.pair, progress=progress)
         self._device = torch.device(device or best_device())
         dtype = dtype or (torch.float32 if self._device.type == "cpu" else torch.bfloat16)
-        self.model = _load_target(target_path, dtype, self._device)
-        self.tokenizer = AutoTokenizer.from_pretrained(target_path, trust_remote_code=False)
-        self.draft_model = load_draft(draft_path, dtype=dtype, device=self._device)
-        # One target serves both lanes: an untapped run of it is the baseline.
-        self.target = open_target(self.model, self.draft_model.target_layer_ids)
-        self.draft = open_draft(self.draft_model, self.model)
+        with fitting(device_name(self._device), hint=_SMALLER_PAIR, release=self.close):
+            self.model = _load_target(target_path, dtype, self._device)
+            self.tokenizer = AutoTokenizer.from_pretrained(target_path, trust_remote_code=False)
+            self.draft_model = load_draft(draft_path, dtype=dtype, device=self._device)
+            # One target serves both lanes: an untapped run of it is the baseline.
+            self.target = open_target(self.model, self.draft_model.target_layer_ids)
+            self.draft = open_draft(self.draft_model, self.model)
         self._stop_ids = stop_token_ids(self.model, self.tokenizer)
         self.trained_block_size = self.draft_model.block_size
         self.info = EngineInfo(
@@ -82,7 +86,10 @@ class TorchEngine:
             stop_ids=self._stop_ids,
             context_length=self.context_length,
         )
-        with contextlib.closing(events), _out_of_memory(self._device):
+        fits = fitting(
+            device_name(self._device), hint=smaller_request(request), release=self._empty_cache
+        )
+        with contextlib.closing(events), fits:
             for event in events:
                 yield with_text(event, detokenizer)
 
@@ -120,8 +127,14 @@ class TorchEngine:
         """Drop the models; a CUDA device gets its memory back."""
         for name in ("model", "draft_model", "target", "draft"):
             self.__dict__.pop(name, None)
+        self._empty_cache()
+
+    def _empty_cache(self) -> None:
+        """Give back what the allocator holds unused."""
         if self._device.type == "cuda":
             torch.cuda.empty_cache()
+        elif self._device.type == "mps":
+            torch.mps.empty_cache()
 
 
 def best_device() -> str:
@@ -151,17 +164,3 @@ def _load_target(path: str | Path, dtype: torch.dtype, device: torch.device) -> 
             "Give a transformers folder with config.json and safetensors weights.",
         ) from error
     return cast(torch.nn.Module, model).to(device).eval()
-
-
-@contextlib.contextmanager
-def _out_of_memory(device: torch.device) -> Iterator[None]:
-    """Turn a device's out-of-memory into a sentence, its caches freed."""
-    try:
-        yield
-    except torch.OutOfMemoryError as error:
-        if device.type == "cuda":
-            torch.cuda.empty_cache()
-        raise EngineError(
-            f"the run did not fit in the memory of {device_name(device)}.",
-            "Use a shorter prompt, fewer new tokens or a smaller block size.",
-        ) from error
