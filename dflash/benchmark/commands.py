@@ -106,6 +106,16 @@ def _report(
         for b in pairings
     )
     calibration = _calibration(provenance)
+    if calibration is not None:
+        about = calibration.provenance
+        provenance = {
+            **provenance,
+            "calibration": {
+                "date": about.date,
+                "git_hash": about.git_hash,
+                "num_prompts": calibration.num_prompts,
+            },
+        }
     return report.Report(
         blocks=blocks,
         headline=best_block(blocks),

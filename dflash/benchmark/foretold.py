@@ -14,11 +14,16 @@ from dflash.metrics import tau_at
 
 @dataclass(frozen=True, slots=True)
 class Foretold:
-    """Predicted and measured decode speedup of one block size, over our loop at block 1."""
+    """Predicted and measured decode speedup of one block size, over our loop at block 1, and
+    what the prediction rests on: tau, and seconds of one AR step, draft pass and verification."""
 
     block_size: int
     predicted: float
     measured: float
+    tau: float
+    ar_step_s: float
+    draft_s: float
+    verify_s: float
 
     @property
     def error(self) -> float:
@@ -40,12 +45,23 @@ def foretold(
     lengths = [p.loop.num_prompt_tokens for p in pairings[largest.block_size]]
     costs = calibration.nearest(round(statistics.median(lengths)))
     taus = calibration.tau_by_block or _from_positions(largest)
-    predicted = {p.block_size: p.speedup for p in predict(costs, taus)}
+    predicted = {p.block_size: p for p in predict(costs, taus)}
     found = []
     for block in blocks:
+        told = predicted.get(block.block_size)
         measured = block.decode_speedup_over["baseline_loop"]
-        if block.block_size in predicted and measured is not None:
-            found.append(Foretold(block.block_size, predicted[block.block_size], measured.median))
+        if told is not None and measured is not None:
+            found.append(
+                Foretold(
+                    block_size=block.block_size,
+                    predicted=told.speedup,
+                    measured=measured.median,
+                    tau=told.tau,
+                    ar_step_s=costs.ar_step_s,
+                    draft_s=costs.draft_s[block.block_size],
+                    verify_s=costs.verify_s[block.block_size],
+                )
+            )
     return tuple(found)
 
 

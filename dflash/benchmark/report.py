@@ -76,6 +76,12 @@ def to_json(report: Report) -> dict[str, Any]:
     }
 
 
+def blocks_of(summary: dict[str, Any]) -> dict[int, dict[str, Any]]:
+    """The summaries by block size of a written report; one of a single block has no table."""
+    by_block = summary.get("by_block_size") or {summary["block_size"]: summary}
+    return {int(block): found for block, found in by_block.items()}
+
+
 def write_json(path: Path, data: Any) -> None:
     """Write one JSON file, whole or not at all. Raises ``StorageError``."""
     write_whole(path, json.dumps(data, indent=1, allow_nan=False) + "\n")

@@ -8,6 +8,7 @@ from pathlib import Path
 import pytest
 from tiny_pair import write_tiny_pair
 
+from dflash.benchmark import curves
 from dflash.benchmark.__main__ import main
 from dflash.benchmark.library import GenerateBaseline
 from dflash.engines.torch_engine import TorchEngine
@@ -89,10 +90,20 @@ def test_calibration_is_saved_for_the_advisor_and_written_in_its_costs_format(
     assert saved.tau_by_block is not None and set(saved.tau_by_block) == {2, 3, 4, 5, 6, 8}
     assert saved.num_prompts is not None
     # The next measurement of this pair on this machine is set beside what the costs foretell.
-    assert main([*flags, "--block-size", "4", "8", "--repeats", "1", "--limit", "2"]) == 0
+    run = tmp_path / "run.json"
+    asked = ["--block-size", "4", "8", "--repeats", "1", "--limit", "2", "--output", str(run)]
+    assert main([*flags, *asked]) == 0
     text, summary = last_json(capsys)
     assert "from the calibration" in text
     assert [p["block_size"] for p in summary["predicted"]] == [4, 8]
+    # And the two become a page with its curve.
+    written = tmp_path / "page.md"
+    assert curves.main([str(run), "--write", str(written)]) == 0
+    text = written.read_text("utf-8")
+    for found in summary["predicted"]:
+        assert f"| {found['block_size']} | {found['tau']:.2f} |" in text
+        assert f"| {found['error']:+.1%} |" in text
+    assert "](page.svg)" in text and (tmp_path / "page.svg").is_file()
 
 
 def test_tuning_judges_on_other_prompts_and_prints_predicted_beside_measured(
