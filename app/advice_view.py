@@ -5,6 +5,7 @@ Everything that came from a config or a user is escaped here.
 
 from __future__ import annotations
 
+import json
 from collections.abc import Iterable
 from html import escape
 from typing import Any
@@ -16,7 +17,12 @@ _VERDICT_WORDS = {"use": "Use it", "try": "Try it", "off": "Leave it off"}
 _VERDICT_MARKS = {"use": "✓", "try": "?", "off": "✕"}
 _SEVERITY_MARKS = {"error": "✕", "warning": "!", "note": "i"}
 _BADGES: dict[str, str] = {"measured": "measured here"}
-_FIELDS = {
+_FIELDS = {  # whole phrases first, single flags after them
+    "a machine (--hardware)": "a machine",
+    "(--costs or --hardware)": "(a calibration or a known machine)",
+    "(--costs, or --hardware with a known machine)": "(a calibration or a known machine)",
+    "name a similar machine with --hardware": "choose a similar machine",
+    "(and --hardware for hours)": "(and a machine, for the hours)",
     "python -m dflash.benchmark --calibrate": "Calibrate this machine (Benchmark tab)",
     "python -m dflash.benchmark --tune": "the Benchmark tab",
     "--prompt-tokens": "the prompt length",
@@ -214,6 +220,14 @@ def _speed_at(evidence: Recommendation, theirs: Any) -> str:
         f"On the predicted curve the guide's block size {theirs} gives {view.factor(slow)} and "
         f"{ours} gives {view.factor(fast)}."
     )
+
+
+def block_marks(answer: Recommendation) -> str:
+    """What the block slider's track is marked with, as one JSON for the browser."""
+    knob = answer.knobs["block_size"]
+    rung = _BADGES.get(knob.rung, knob.rung) if knob.rung else None
+    marks = {"advised": knob.value, "trained": knob.rungs.get("checkpoint"), "rung": rung}
+    return json.dumps(marks)
 
 
 def advice_line(answer: Recommendation) -> str:

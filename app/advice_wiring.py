@@ -87,13 +87,14 @@ def wire_beside(demo: gr.Blocks, page: Playground, pool: EnginePool, limits: Lim
     """Keep the advice beside the playground's slider true to the pair and the prompt as typed."""
     inputs = [page.pair, page.target, page.draft, page.prompt]
 
-    def on_change(pair_id: str, target: str, draft: str, prompt: str) -> str:
+    def on_change(pair_id: str, target: str, draft: str, prompt: str) -> list[str]:
         choice = PairChoice(pair_id, *((target, draft) if pair_id == OWN_PAIR else ()))
         try:
             limits.check_choice(choice)
-            return advice_view.advice_line(advice_for(pool, choice, prompt))
+            answer = advice_for(pool, choice, prompt)
         except DFlashError as error:
-            return f'<p class="advice">No advice: {escape(str(error))}</p>'
+            return ["", f'<p class="advice">No advice: {escape(str(error))}</p>']
+        return [advice_view.block_marks(answer), advice_view.advice_line(answer)]
 
     def on_use(pair_id: str, target: str, draft: str, prompt: str) -> Any:
         choice = PairChoice(pair_id, *((target, draft) if pair_id == OWN_PAIR else ()))
@@ -103,7 +104,7 @@ def wire_beside(demo: gr.Blocks, page: Playground, pool: EnginePool, limits: Lim
 
     gr.on(
         [demo.load, page.pair.change, page.prompt.change, page.draft.change, page.run.click],
-        on_change, inputs, page.advice, trigger_mode="always_last", **_PRIVATE,
+        on_change, inputs, [page.marks, page.advice], trigger_mode="always_last", **_PRIVATE,
     )  # fmt: skip
     page.use_advice.click(on_use, inputs, page.block, **_PRIVATE)
 

@@ -129,7 +129,7 @@ def histogram(run: Run) -> str:
     counts = spec.acceptance_histogram
     mode = max(range(len(counts)), key=lambda k: counts[k])
     return (
-        f"The commonest outcome is {view.count(mode, 'accepted guess')} "
+        f"The commonest outcome is {view.count(mode, 'accepted draft')} "
         f"({counts[mode]} of {view.count(spec.num_cycles, 'cycle')}). Tokens per cycle are "
         f"1 + the mean of this: {spec.tau:.2f}."
     )

@@ -16,12 +16,14 @@ def heat_map(blocks: tuple[BlockSummary, ...]) -> Chart:
     known = [v for row in values for v in row if v is not None]
     if not known:
         return Chart(_TITLE, None, "Nothing is measured yet.")
+    low, high = min(0.5, *known), max(1.5, *known)
+    even = (1 - low) / (high - low)  # where the colour turns: at 1, wherever the ends are
     figure = empty_figure("block size", "")
     figure.add_heatmap(
         x=[str(size) for size in sizes], y=kinds, z=values,
         text=[["" if v is None else f"{v:.2f}×" for v in row] for row in values],
-        texttemplate="%{text}", zmid=1, zmin=min(0.5, *known), zmax=max(1.5, *known),
-        colorscale=[[0, "#D55E00"], [0.5, "#f7f7f7"], [1, "#009E73"]], showscale=False,
+        texttemplate="%{text}", zmin=low, zmax=high,
+        colorscale=[[0, "#D55E00"], [even, "#f7f7f7"], [1, "#009E73"]], showscale=False,
         textfont={"color": "#111"},
     )  # fmt: skip
     caption = (

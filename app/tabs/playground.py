@@ -38,6 +38,7 @@ class Playground:
     top_k: gr.Number
     top_p: gr.Number
     thinking: gr.Checkbox
+    marks: gr.HTML
     advice: gr.HTML
     use_advice: gr.Button
     run: gr.Button
@@ -220,6 +221,7 @@ def _settings() -> dict[str, Any]:
         info=f"1 = one token at a time; this draft was trained for {trained}",
         elem_id="block",
     )
+    marks = _scripted("block-marks", "block_marks.js")
     with gr.Row(elem_id="advice-row"):
         advice = gr.HTML(elem_id="advice", apply_default_css=False, min_width=220)
         use_advice = gr.Button("Use it", size="sm", scale=0, min_width=80, elem_id="use-advice")
@@ -233,6 +235,7 @@ def _settings() -> dict[str, Any]:
         thinking = gr.Checkbox(False, label="Thinking, if the model has it", min_width=90)
     return {
         "block": block,
+        "marks": marks,
         "advice": advice,
         "use_advice": use_advice,
         "max_new_tokens": max_new_tokens,
