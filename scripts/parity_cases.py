@@ -16,8 +16,12 @@ from torch import nn
 from transformers import (
     Gemma3ForCausalLM,
     Gemma3TextConfig,
+    GptOssConfig,
+    GptOssForCausalLM,
     LlamaConfig,
     LlamaForCausalLM,
+    MistralConfig,
+    MistralForCausalLM,
     PreTrainedModel,
     Qwen3_5ForCausalLM,
     Qwen3_5TextConfig,
@@ -25,12 +29,13 @@ from transformers import (
     Qwen3ForCausalLM,
 )
 
+from dflash.borrowed import borrow
 from dflash.model import DFlashConfig, DFlashDraftModel
 from dflash.model2 import CandidateSelector, DFlash2DraftModel, DynamicConv
 from dflash.targets import TransformersTarget
 
 VOCAB, HIDDEN, LAYERS, MASK = 96, 64, 8, 95
-WINDOW = 8
+WINDOW, TARGET_WINDOW = 8, 12  # of drafts; of targets that have one
 PROMPTS = (
     (5, 17, 3, 80),  # shorter than any window
     tuple((7 * i + 11) % 90 for i in range(41)),  # five windows long
@@ -42,8 +47,9 @@ Edit = Callable[[dict[str, Any]], None]
 
 @dataclass(frozen=True, slots=True)
 class Case:
-    """One pair. ``edit`` changes the written config.json; ``why`` explains an expected difference
-    in what is drafted or answered."""
+    """One pair. ``edit`` changes the written config.json, ``their_edit`` the copy that only the
+    official package reads; ``why`` explains an expected difference in what is drafted or
+    answered."""
 
     target: str
     name: str
@@ -54,6 +60,7 @@ class Case:
     block_size: int = 16
     is_v2: bool = False
     edit: Edit | None = None
+    their_edit: Edit | None = None
     why: str = ""
     draws: bool = False  # also compare above temperature 0
 
@@ -68,6 +75,10 @@ def _nested_block(config: dict[str, Any]) -> None:
 
 def _as_gpt_oss(config: dict[str, Any]) -> None:
     config["model_type"] = "gpt_oss"
+
+
+def _targets_scale(config: dict[str, Any]) -> None:
+    config["dflash_config"]["input_embedding_scale"] = HIDDEN**0.5
 
 
 YARN = {
@@ -85,8 +96,10 @@ HYBRID_WHY = (
 )
 GEMMA_WHY = (
     "the official torch loop looks embeddings up unscaled; its MLX loop and vLLM (#41703) scale "
-    "them as the target does, and so do we: other proposals, the same answer"
+    "them as the target does, and so do we: other proposals, the same answer. Told that scale as "
+    "`input_embedding_scale`, it drafts what we draft (the rows below)"
 )
+GPT_OSS = {"num_hidden_layers": 8, "attention_bias": True, "rope_parameters": YARN}
 CASES = (
     Case("qwen3", "full", draws=True),
     Case("qwen3", "full, block size nested", edit=_nested_block),
@@ -99,14 +112,18 @@ CASES = (
     Case("qwen3", "soft cap and output multiplier", {"final_logit_softcapping": 20.0},
          {"output_multiplier": 0.5}),
     Case("qwen3", "input_embedding_scale 3", nested={"input_embedding_scale": 3.0}),
-    Case("qwen3", "gpt-oss style: 8 layers, bias, yarn",
-         {"num_hidden_layers": 8, "attention_bias": True, "rope_parameters": YARN},
-         num_taps=6, block_size=8, edit=_as_gpt_oss),
+    Case("qwen3", "gpt-oss style: 8 layers, bias, yarn", GPT_OSS, num_taps=6, block_size=8,
+         edit=_as_gpt_oss),
+    Case("gpt-oss", "gpt-oss style: 8 layers, bias, yarn", GPT_OSS, num_taps=6, block_size=8,
+         edit=_as_gpt_oss),
     Case("llama", "full"),
     Case("llama", "windowed", window=WINDOW),
+    Case("mistral", "full"),
+    Case("mistral", "windowed", window=WINDOW),
     Case("hybrid", "full", why=HYBRID_WHY),
     Case("hybrid", "windowed", window=WINDOW, why=HYBRID_WHY),
     Case("gemma3", "full", why=GEMMA_WHY),
+    Case("gemma3", "full, the official side told the scale", their_edit=_targets_scale),
     Case("qwen3", "DFlash 2", {"is_causal": False}, V2, block_size=8, is_v2=True,
          draws=True),
     Case("qwen3", "DFlash 2, windowed", {"is_causal": False}, V2, window=WINDOW, block_size=8,
@@ -141,8 +158,22 @@ def write_target(kind: str, folder: Path) -> PreTrainedModel:
     builders: dict[str, Callable[[], PreTrainedModel]] = {
         "llama": lambda: LlamaForCausalLM(LlamaConfig(**shape, tie_word_embeddings=True)),
         "qwen3": lambda: Qwen3ForCausalLM(Qwen3Config(**shape, head_dim=16)),
+        "mistral": lambda: MistralForCausalLM(
+            MistralConfig(**shape, sliding_window=TARGET_WINDOW)
+        ),
+        "gpt-oss": lambda: GptOssForCausalLM(
+            GptOssConfig(
+                **shape, head_dim=16, sliding_window=TARGET_WINDOW, num_local_experts=4,
+                num_experts_per_tok=2, rope_parameters={"rope_type": "default",
+                                                        "rope_theta": 150000.0},
+            )
+        ),
+        # Untied: a random Gemma with a tied head repeats its input for ever.
         "gemma3": lambda: Gemma3ForCausalLM(
-            Gemma3TextConfig(**(shape | {"pad_token_id": 0}), head_dim=16, sliding_window=12)
+            Gemma3TextConfig(
+                **shape | {"pad_token_id": 0}, head_dim=16, sliding_window=TARGET_WINDOW,
+                tie_word_embeddings=False,
+            )
         ),
         "hybrid": lambda: Qwen3_5ForCausalLM(
             Qwen3_5TextConfig(
@@ -189,10 +220,15 @@ def write_draft(case: Case, target: PreTrainedModel, folder: Path) -> None:
     fit(draft, target, case.block_size)
     draft.save_pretrained(folder)
     if case.edit:
-        path = folder / "config.json"
-        config = json.loads(path.read_text(encoding="utf-8"))
-        case.edit(config)
-        path.write_text(json.dumps(config), encoding="utf-8")
+        edit_config(folder, case.edit)
+
+
+def edit_config(folder: Path, edit: Edit) -> None:
+    """Change a written config.json."""
+    path = folder / "config.json"
+    config = json.loads(path.read_text(encoding="utf-8"))
+    edit(config)
+    path.write_text(json.dumps(config), encoding="utf-8")
 
 
 def _randomise_added_parts(draft: DFlashDraftModel) -> None:
@@ -211,7 +247,7 @@ def _randomise_added_parts(draft: DFlashDraftModel) -> None:
 def fit(draft: DFlashDraftModel, target: PreTrainedModel, block_size: int) -> None:
     """Teach the draft the target's own greedy answers to the prompts, for a few seconds."""
     texts = [_read(target, draft, prompt) for prompt in PROMPTS]
-    embedding, head = target.get_input_embeddings(), target.get_output_embeddings()
+    borrowed = borrow(target, scale=draft.config.trained("input_embedding_scale"))
     optimizer = torch.optim.Adam(draft.parameters(), lr=3e-3)
     draft.train()
     for step in range(FIT_STEPS):
@@ -219,18 +255,13 @@ def fit(draft: DFlashDraftModel, target: PreTrainedModel, block_size: int) -> No
         anchor = start + (11 * step) % (len(ids) - block_size - start)
         slots = torch.tensor([[int(ids[anchor])] + [MASK] * (block_size - 1)])
         positions = torch.arange(anchor + block_size)[None]
-        hidden = draft(draft_embeds(draft, embedding, slots), taps[:, :anchor], positions)
-        logits = draft.shape_logits(head(hidden[0, 1:]))
+        hidden = draft(borrowed.embed(slots).detach(), taps[:, :anchor], positions)
+        logits = draft.shape_logits(borrowed.logits(hidden[0, 1:]))
         loss = nn.functional.cross_entropy(logits, ids[anchor + 1 : anchor + block_size])
         optimizer.zero_grad()
         loss.backward()
         optimizer.step()
     draft.eval()
-
-
-def draft_embeds(draft: DFlashDraftModel, embedding: nn.Module, ids: torch.Tensor) -> torch.Tensor:
-    """A block's embeddings, scaled as its config says."""
-    return embedding(ids).detach() * (draft.config.trained("input_embedding_scale") or 1.0)
 
 
 def _read(

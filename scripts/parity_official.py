@@ -12,7 +12,9 @@ when the comparison could not be made.
 from __future__ import annotations
 
 import argparse
+import datetime
 import json
+import shutil
 import sys
 import tempfile
 from dataclasses import dataclass
@@ -32,7 +34,15 @@ from dflash.generate import decode
 from dflash.model import DFlashDraftModel, load_draft
 from dflash.schema import Cycle, Prefilled, SamplingParams
 from dflash.targets import TransformersTarget, open_target
-from scripts.parity_cases import CASES, PROMPTS, Case, own_answer, write_draft, write_target
+from scripts.parity_cases import (
+    CASES,
+    PROMPTS,
+    Case,
+    edit_config,
+    own_answer,
+    write_draft,
+    write_target,
+)
 from scripts.parity_report import CaseRow, markdown, verdict
 from scripts.parity_sampled import SampledRow, compare_draws
 from scripts.peer import Peer, default_env_dir, make_environment, running
@@ -87,14 +97,18 @@ def compare(
     """Every case at every block size on both sides."""
     rows: list[CaseRow] = []
     sampled: list[SampledRow] = []
-    about = {"transformers": transformers.__version__, "torch": torch.__version__}
+    about = {
+        "date": datetime.date.today().isoformat(),
+        "ours: transformers": transformers.__version__,
+        "ours: torch": torch.__version__,
+    }
     cases = [c for c in CASES if not args.only or args.only in f"{c.target} {c.name}"]
     log = args.env_dir / "parity.log"
     with tempfile.TemporaryDirectory() as folder, running(python, WORKER, log=log) as peer:
         for number, case in enumerate(cases):
             print(f"{number + 1}/{len(cases)} {case.target}, {case.name}", file=sys.stderr)
             pair, loaded = open_both(case, Path(folder), number, peer)
-            about |= {f"official {k}": loaded[k] for k in ("torch", "transformers")}
+            about |= {f"official: {k}": loaded[k] for k in ("dflash", "torch", "transformers")}
             not_loaded = tuple(loaded["missing_keys"] + loaded["unexpected_keys"])
             for block_size in (2, 5, case.block_size):
                 rows.append(compare_case(pair, block_size, peer, not_loaded))
@@ -112,10 +126,15 @@ def open_both(case: Case, folder: Path, number: int, peer: Peer) -> tuple[Pair, 
     target = AutoModelForCausalLM.from_pretrained(target_path, dtype=torch.float32).eval()
     draft_path, again = folder / f"draft-{number}", folder / f"again-{number}"
     write_draft(case, target, draft_path)
+    their_path = draft_path
+    if case.their_edit:
+        their_path = Path(shutil.copytree(draft_path, folder / f"theirs-{number}"))
+        edit_config(their_path, case.their_edit)
     loaded = peer.ask(
         {
             "target": str(target_path),
-            "draft": str(draft_path),
+            "draft": str(their_path),
+            "attention": target.config._attn_implementation,
             "draft_class": "DFlash2DraftModel" if case.is_v2 else "DFlashDraftModel",
             "dtype": "float32",
             "num_threads": 1,

@@ -79,7 +79,7 @@ def markdown(rows: Sequence[CaseRow], sampled: Sequence[SampledRow], about: dict
         "real classes, drafts fitted for seconds so that blocks are partly accepted, fp32 on a "
         "CPU.",
         "",
-        *(f"- {name} {version}" for name, version in sorted(about.items())),
+        *(f"- {name} {version}" for name, version in about.items()),
         "",
         "## Temperature 0",
         "",

@@ -10,6 +10,7 @@ import json
 import os
 import sys
 import time
+from importlib.metadata import version
 from typing import Any
 
 import torch
@@ -27,14 +28,19 @@ def load(job: dict) -> tuple[dict, dict]:
     torch.set_num_threads(job["num_threads"])
     dtype = getattr(torch, job["dtype"])
     device = "cuda" if torch.cuda.is_available() else "cpu"
-    options = {"attn_implementation": "sdpa", "dtype": dtype}
-    target = AutoModelForCausalLM.from_pretrained(job["target"], **options).to(device).eval()
+    target = AutoModelForCausalLM.from_pretrained(
+        job["target"], dtype=dtype, attn_implementation=job.get("attention", "sdpa")
+    )
+    target = target.to(device).eval()
     draft_class = getattr(dflash.model, job["draft_class"])
-    draft, report = draft_class.from_pretrained(job["draft"], output_loading_info=True, **options)
+    draft, report = draft_class.from_pretrained(
+        job["draft"], output_loading_info=True, dtype=dtype, attn_implementation="sdpa"
+    )
     if job.get("save_to"):
         draft.save_pretrained(job["save_to"])
     reply = {name: sorted(map(str, report[name])) for name in ("missing_keys", "unexpected_keys")}
     reply |= {"torch": torch.__version__, "transformers": transformers.__version__}
+    reply["dflash"] = version("dflash")
     return {"target": target, "draft": draft.to(device).eval()}, reply
 
 
