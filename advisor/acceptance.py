@@ -72,10 +72,9 @@ def fit_first_acceptance(tau: float, block_size: int) -> float:
     return (low + high) / 2
 
 
-def from_blocks(tau_by_block: Mapping[int, float], *, source: Rung, basis: str) -> TauCurve:
-    """Take tau as measured at each block size. Better than positions: a block run short of its
+def from_blocks(by_block: Mapping[int, Tau], *, source: Rung, basis: str) -> TauCurve:
+    """Take tau as it was at each block size. Better than positions: a block run short of its
     trained size accepts less than the first positions of the whole one say."""
-    by_block = {block: Tau(tau, tau, tau) for block, tau in tau_by_block.items()}
     return TauCurve({1: Tau(1.0, 1.0, 1.0), **by_block}, source, basis)
 
 

@@ -22,6 +22,10 @@ _SUFFIX = {"": 1.0, "k": 1e3, "m": 1e6, "b": 1e9, "t": 1e12}
 _PARAMS = re.compile(r"(\d+(?:\.\d+)?(?:e\+?\d{1,3})?)([kmbt]?)", re.IGNORECASE)
 _MIN_PARAMS, _MAX_PARAMS = 10_000, 1e15
 _MAX_TOKENS = 10**9
+_EXPORT_HELP = (
+    f"For {', '.join(ENGINES)}: save it with --output rec.yaml, then "
+    "python -m advisor export --from rec.yaml --to ENGINE."
+)
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
@@ -89,7 +93,14 @@ def as_text(answer: Recommendation) -> str:
     for finding in answer.findings:
         lines += ["", f"{finding.severity.upper()} {finding.id}: {finding.message}"]
         lines += [f"  {finding.hint}"] if finding.hint else []
-    return "\n".join(lines)
+    return "\n".join([*lines, "", *_next_step(answer)])
+
+
+def _next_step(answer: Recommendation) -> list[str]:
+    """The command to run, where there is a draft and an engine could load it as named."""
+    if answer.draft_name is None or answer.target_name is None or "vllm" not in answer.exports:
+        return [_EXPORT_HELP]
+    return ["To run it, with vLLM for one:", f"  {answer.exports['vllm']}", _EXPORT_HELP]
 
 
 def printable(text: str) -> str:

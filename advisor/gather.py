@@ -11,10 +11,9 @@ from pathlib import PurePath
 from typing import Any
 
 from advisor import sources
-from advisor.catalog import hardware_named, load_hardware
+from advisor.catalog import hardware_named, load_hardware, match_target
 from advisor.check import check_case
 from advisor.evidence_files import MAX_BLOCK_SIZE, EvidenceError
-from advisor.known import draft_from_facts
 from advisor.measured import Measured, from_files, from_store
 from advisor.predict import tau_block_size
 from advisor.published import Known, completed, find_known, lookalike, published
@@ -104,9 +103,11 @@ def gather(request: Request) -> Gathered:
     if target is not None:
         target = replace(target, shape=usable(target.shape))
     if known is not None:
-        target = completed(target, known.pair)
+        target = completed(target or sources.target_of(known.pair).spec, known.pair)
         if draft is None and request.mode != "train":
-            draft = draft_from_facts(known.pair)
+            draft = sources.draft_of(known.pair).spec
+    elif target is None:
+        target = _verifier_of(draft)
     mode = request.mode or _implied_mode(request, draft)
     hardware = _hardware(request.hardware)
     measured = _measured(request, known, target, draft)
@@ -138,6 +139,13 @@ def gather(request: Request) -> Gathered:
     )
     _check_tau(situation)
     return Gathered(situation, tuple(findings))
+
+
+def _verifier_of(draft: DraftSpec | None) -> TargetSpec | None:
+    """The published target that a draft unknown to the catalogue names as its own: its sizes are
+    known, nothing else is taken from there."""
+    pairs = match_target(draft.target_name) if draft is not None else ()
+    return sources.target_of(pairs[0]).spec if pairs else None
 
 
 def _check_tau(situation: Situation) -> None:
@@ -216,10 +224,13 @@ def _target(request: Request, findings: list[Finding]) -> TargetSpec | None:
     return replace(reading.spec, name=reading.spec.name or _folder(request.target))
 
 
-def _folder(text: str) -> str:
-    """What an engine would be given: the folder that holds a config.json."""
+def _folder(text: str) -> str | None:
+    """What an engine would be given: the folder that holds a config.json. A config under another
+    name is no model that an engine could load."""
     path = PurePath(text)
-    return str(path.parent) if path.name == "config.json" else text
+    if path.name == "config.json":
+        return str(path.parent)
+    return None if path.suffix == ".json" else text
 
 
 def _tokenizer(request: Request, findings: list[Finding]) -> TokenizerSpec | None:

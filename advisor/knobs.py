@@ -44,7 +44,7 @@ def block_size(situation: Situation, outlook: Outlook) -> Knob:
     draft = situation.checkpoint
     if draft and draft.block_size:
         reason = f"the draft was trained at {draft.block_size}, which is also its ceiling"
-        ladder["checkpoint"] = Answer(draft.block_size, reason)
+        ladder["checkpoint"] = Answer(draft.block_size, reason + _faster_elsewhere(situation))
     ladder.update(_published_block(situation))
     guided = guide.block_size(situation.params)
     if guided.known:
@@ -98,6 +98,8 @@ def sliding_window_size(situation: Situation) -> Knob:
         ladder[rung] = Answer(window, f"{BELONGS}: trained with sliding-window layers")
     elif situation.workload.prompt_tokens is not None:
         ladder["published"] = _window_for(situation)
+    else:
+        ladder.update(_untouched_window(situation))
     guided = guide.sliding_window_size(situation.params, situation.workload.prompt_tokens)
     if guided.known:
         ladder["guide"] = Answer(guided.value, guided.reason)
@@ -163,8 +165,22 @@ def _fastest(situation: Situation, outlook: Outlook) -> Answer | None:
     return Answer(best.block_size, f"fastest of those known: {best.speedup:.2f}x ({best.basis})")
 
 
+def _faster_elsewhere(situation: Situation) -> str:
+    """What a published sweep of this draft says against its trained block, if it does."""
+    best = situation.published.fastest if situation.published else None
+    trained = situation.trained_block_size
+    if best is None or best.block_size == trained:
+        return ""
+    return f"; measured elsewhere it was fastest at {best.block_size}, so measure it here too"
+
+
 def _published_block(situation: Situation) -> Ladder:
     published = situation.published
+    best = published.fastest if published else None
+    if situation.mode == "serve" and published and best is not None:
+        sweep = ", ".join(f"{s.speedup:.2f}x at {s.block_size}" for s in published.speeds)
+        block = best.block_size if best.speedup > 1 else 1
+        return {"published": Answer(block, f"fastest of {sweep} ({published.speeds_basis})")}
     if situation.mode == "serve" and published and published.block_size:
         reason = f"catalogue ({published.pair_id}): the block size it was trained at"
         return {"published": Answer(published.block_size, reason)}
@@ -213,6 +229,21 @@ def _trained_window(situation: Situation) -> tuple[Rung, int] | None:
     if published and published.sliding_window and not published.full_attention:
         return "published", published.sliding_window
     return None
+
+
+def _untouched_window(situation: Situation) -> Ladder:
+    """Without a prompt length a draft with full attention stays as it is."""
+    reason = (
+        "trained with full attention on every layer; for prompts above "
+        f"{TRAINED_CONTEXT} tokens give --prompt-tokens"
+    )
+    draft, published = situation.checkpoint, situation.published
+    if draft is not None:
+        broken = "sliding_attention" in (draft.shape.layer_types or ())  # and yet no window
+        return {} if broken else {"checkpoint": Answer(None, reason)}
+    if situation.mode == "serve" and published is not None and published.full_attention:
+        return {"published": Answer(None, reason)}
+    return {}
 
 
 def _window_for(situation: Situation) -> Answer:

@@ -10,7 +10,7 @@ from dataclasses import dataclass
 
 from advisor import acceptance, cost
 from advisor.schema import RUNGS, Costs, Rung
-from advisor.situation import Situation
+from advisor.situation import Published, Situation
 
 DEFAULT_BLOCK_SIZE = 16  # what a tau without a block size is taken to be measured at
 MAX_MODELLED_BLOCK_SIZE = 16
@@ -73,10 +73,9 @@ def tau_curve(situation: Situation) -> acceptance.TauCurve | None:
     """The best acceptance at hand: per block size, else per position, else one tau, else the
     published band."""
     if situation.tau_by_block is not None:
+        taus = {b: acceptance.Tau(tau, tau, tau) for b, tau in situation.tau_by_block.items()}
         return acceptance.from_blocks(
-            situation.tau_by_block,
-            source="measured",
-            basis="acceptance measured at each block size",
+            taus, source="measured", basis="acceptance measured at each block size"
         )
     if situation.tau_per_position is not None:
         return acceptance.from_positions(
@@ -88,8 +87,23 @@ def tau_curve(situation: Situation) -> acceptance.TauCurve | None:
             situation.tau, block, source="measured",
             basis=f"tau {situation.tau:g} at block size {block}, carried to others by a model",
         )  # fmt: skip
-    band = situation.published.tau_band if situation.published else None
-    if band is None or situation.mode == "train":
+    if situation.published is None or situation.mode == "train":
+        return None
+    return _published_curve(situation.published)
+
+
+def _published_curve(published: Published) -> acceptance.TauCurve | None:
+    """The published sweep's own tau at each block size, else the band carried by the model."""
+    taus = {
+        s.block_size: acceptance.Tau(s.tau, s.tau_low or s.tau, s.tau_high or s.tau)
+        for s in published.speeds
+        if s.tau is not None
+    }
+    if len(taus) > 1:
+        basis = f"published tau at each block size ({published.speeds_basis})"
+        return acceptance.from_blocks(taus, source="published", basis=basis)
+    band = published.tau_band
+    if band is None:
         return None
     return acceptance.from_band(
         band.value, band.low, band.high, band.block_size, source="published", basis=band.basis

@@ -11,7 +11,7 @@ from statistics import median
 from advisor.catalog import PublishedResult, match_draft, match_target, published_results
 from advisor.known import known_pairs, target_from_facts, target_names
 from advisor.schema import DraftSpec, TargetSpec, Task
-from advisor.situation import Published, TauBand
+from advisor.situation import Published, PublishedSpeed, TauBand
 from dflash.presets import DraftFacts, PairPreset
 
 SAMPLED_TAU_SHARE = 0.85  # paper, Table 1: DFlash keeps 0.84-0.87 of its tau at temperature 1
@@ -40,26 +40,31 @@ def find_known(draft: DraftSpec | None, target: TargetSpec | None) -> Known | No
 
 
 def lookalike(draft: DraftSpec) -> PairPreset | None:
-    """The one pair whose draft has all of this draft's defining numbers, though not its name."""
+    """The one pair whose draft has this draft's block size and taps, and no number against it."""
     same = {
-        pair.id: pair
-        for pair in known_pairs()
-        for facts in pair.drafts
-        if facts.target_layer_ids is not None
-        and facts.target_layer_ids == draft.target_layer_ids
-        and facts.block_size == draft.block_size
-        and facts.num_target_layers == draft.num_target_layers
-        and facts.hidden_size == draft.shape.hidden_size
-        and facts.mask_token_id in (None, draft.mask_token_id)
+        pair.id: pair for pair in known_pairs() for facts in pair.drafts if _resembles(draft, facts)
     }
     return next(iter(same.values())) if len(same) == 1 else None
 
 
-def completed(target: TargetSpec | None, pair: PairPreset) -> TargetSpec:
+def _resembles(draft: DraftSpec, facts: DraftFacts) -> bool:
+    if facts.target_layer_ids is None or facts.target_layer_ids != draft.target_layer_ids:
+        return False
+    if facts.block_size is None or facts.block_size != draft.block_size:
+        return False
+    both = (
+        (draft.dialect == "dflash2", facts.format == "dflash2"),
+        (draft.num_target_layers, facts.num_target_layers),  # GGUF does not say
+        (draft.shape.hidden_size, facts.hidden_size),
+        (draft.shape.num_layers, facts.num_layers),
+        (draft.mask_token_id, facts.mask_token_id),
+    )
+    return all(None in (ours, theirs) or ours == theirs for ours, theirs in both)
+
+
+def completed(target: TargetSpec, pair: PairPreset) -> TargetSpec:
     """The target as read, with the sizes that only the catalogue has."""
     known = target_from_facts(pair)
-    if target is None:
-        return known
     shape = target.shape
     return replace(
         target,
@@ -75,6 +80,7 @@ def published(known: Known, *, task: Task | None, temperature: float) -> Publish
     """What the catalogue says that bears on this task and temperature."""
     pair, draft = known.pair, known.facts
     kinds = draft.layer_types
+    speeds, speeds_basis = _speeds(known, task, temperature)
     return Published(
         pair_id=pair.id,
         title=pair.title,
@@ -87,6 +93,49 @@ def published(known: Known, *, task: Task | None, temperature: float) -> Publish
         sliding_window=draft.sliding_window,
         full_attention=set(kinds) == {"full_attention"} if kinds else None,
         tau_band=_band(known, task, temperature),
+        speeds=speeds,
+        speeds_basis=speeds_basis,
+    )
+
+
+def _speeds(
+    known: Known, task: Task | None, temperature: float
+) -> tuple[tuple[PublishedSpeed, ...], str]:
+    """The published sweep over block sizes for this kind of text, and what it was taken on.
+
+    Sampled text has its own acceptance, so a sweep says nothing of another temperature.
+    """
+    found = published_results(known.pair, facts=known.facts, temperature=temperature)
+    for kind in dict.fromkeys((task, None)):
+        sweeps: dict[str, dict[int, PublishedSpeed]] = {}
+        for result in found:
+            speed = _speed(result) if result.row.task == kind else None
+            if speed is not None:
+                sweeps.setdefault(_conditions(result), {})[speed.block_size] = speed
+        for conditions, by_block in sweeps.items():
+            if len(by_block) > 1:
+                return tuple(by_block[b] for b in sorted(by_block)), conditions
+    return (), ""
+
+
+def _conditions(result: PublishedResult) -> str:
+    table = result.table
+    parts = (table.where, table.engine, table.note or table.hardware, result.row.benchmark)
+    return ": ".join(part.rstrip(".") for part in parts if part)
+
+
+def _speed(result: PublishedResult) -> PublishedSpeed | None:
+    table, row = result.table, result.row
+    if row.speedup is None or table.block_size is None:
+        return None
+    texts = table.rows if row.task is None else (row,)
+    taus = [r.tau for r in texts if r.tau is not None]
+    return PublishedSpeed(
+        table.block_size,
+        row.speedup,
+        row.tau,
+        min(taus, default=None),
+        max(taus, default=None),
     )
 
 
@@ -94,9 +143,11 @@ def _band(known: Known, task: Task | None, temperature: float) -> TauBand | None
     """The published tau for this kind of text: median, lowest and highest of its rows."""
     results = _results(known, task, temperature)
     blocks = [_block_of(known, result) for result in results]
-    block = next((b for b in blocks if b is not None), None)
-    if block is None:
+    present = {b for b in blocks if b is not None}
+    if not present:
         return None
+    trained = known.facts.block_size
+    block = trained if trained in present else max(present)
     taus = sorted(
         r.row.tau for r, b in zip(results, blocks, strict=True) if b == block and r.row.tau
     )

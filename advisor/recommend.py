@@ -36,6 +36,7 @@ def recommend(situation: Situation, findings: tuple[Finding, ...] = ()) -> Recom
         *remarks.beyond_trained(situation, view),
         *remarks.rising_acceptance(situation),
         *remarks.faster_predicted(view, block, chosen),
+        *remarks.faster_published(situation, block),
         *remarks.assumed_depth(situation, settled["target_layer_ids"]),
         *remarks.does_not_fit(situation, memory),
         *remarks.costs_at_one(situation),

@@ -7,8 +7,9 @@ from __future__ import annotations
 
 from advisor import cost
 from advisor.predict import Outlook, Prediction
-from advisor.schema import Finding, Knob
+from advisor.schema import Finding, Hardware, Knob
 from advisor.situation import Situation
+from dflash.presets import preset_ids
 
 NOTABLE_GAIN = 1.10  # how much better a modelled block must be to be worth a remark
 MEMORY_SHARE = 0.95  # of a machine's memory that a pair can use
@@ -66,6 +67,28 @@ def faster_predicted(view: Outlook, knob: Knob, chosen: Prediction | None) -> li
             f"{chosen.speedup:.2f}x at {chosen.block_size}.",
             "Measure both: python -m dflash.benchmark --tune.",
             best.basis,
+        )
+    ]
+
+
+def faster_published(situation: Situation, knob: Knob) -> list[Finding]:
+    """A published sweep of this draft that was clearly faster at another block size."""
+    published = situation.published
+    best = published.fastest if published else None
+    if published is None or best is None or knob.rung in ("measured", "published"):
+        return []
+    ours = next((s.speedup for s in published.speeds if s.block_size == knob.value), None)
+    if ours is None or best.speedup < NOTABLE_GAIN * ours:
+        return []
+    return [
+        Finding(
+            "block-size.faster-published",
+            "note",
+            "block_size",
+            f"Measured elsewhere, this pair ran at {best.speedup:.2f}x at block size "
+            f"{best.block_size} and at {ours:.2f}x at {knob.value} ({published.speeds_basis}).",
+            "What holds here depends on this machine: python -m dflash.benchmark --tune.",
+            published.source,
         )
     ]
 
@@ -140,6 +163,13 @@ def unknown_machine(situation: Situation) -> list[Finding]:
             "hardware",
             f"{hardware.name} is not in the catalogue, so its speed is not modelled.",
             "Measure it: python -m dflash.benchmark --calibrate; or name a similar machine with "
-            "--hardware.",
+            f"--hardware{_classes(hardware)}.",
         )
     ]
+
+
+def _classes(hardware: Hardware) -> str:
+    """The classes of machines that a CPU may be likened to; nothing is assumed from them."""
+    if hardware.kind != "cpu":
+        return ""
+    return f" ({', '.join(i for i in preset_ids('hardware') if i.startswith('cpu-'))})"

@@ -35,6 +35,17 @@ class TauBand:
 
 
 @dataclass(frozen=True, slots=True)
+class PublishedSpeed:
+    """One block size of a published sweep of this draft, with tau and its range over texts."""
+
+    block_size: int
+    speedup: float
+    tau: float | None = None
+    tau_low: float | None = None
+    tau_high: float | None = None
+
+
+@dataclass(frozen=True, slots=True)
 class Published:
     """What the catalogue says about the pair at hand."""
 
@@ -49,6 +60,13 @@ class Published:
     sliding_window: int | None = None
     full_attention: bool | None = None  # True: every draft layer sees everything
     tau_band: TauBand | None = None
+    speeds: tuple[PublishedSpeed, ...] = ()  # ascending by block size; empty: no sweep published
+    speeds_basis: str = ""  # on which machine and when
+
+    @property
+    def fastest(self) -> PublishedSpeed | None:
+        """The fastest block size of the sweep, the smaller one on a tie."""
+        return max(self.speeds, key=lambda s: (s.speedup, -s.block_size), default=None)
 
 
 @dataclass(frozen=True, slots=True)

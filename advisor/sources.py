@@ -30,7 +30,7 @@ from advisor.safetensors_header import read_weights_header
 from advisor.tokenizer import TokenizerReading, read_tokenizer
 from advisor.values import plain
 from dflash.errors import CheckpointError
-from dflash.presets import PRESETS
+from dflash.presets import PRESETS, PairPreset
 
 _MAX_CONFIG_BYTES = 16 * 1024 * 1024
 _MAX_TOKENIZER_BYTES = 64 * 1024 * 1024
@@ -51,9 +51,8 @@ def load_draft(text: str) -> DraftReading:
     """Read the draft a user named. Raises ``CheckpointError`` when nothing usable is there."""
     path = _existing(text)
     pairs = pairs_with_draft(text) if path is None else ()
-    path = path or next((_embedded(pair.draft.path) for pair in pairs[:1]), None)
-    if path is None and pairs:
-        return DraftReading(draft_from_facts(pairs[0]))
+    if pairs:
+        return draft_of(pairs[0])
     files = _from_hub(text) if path is None else _read_path(path, draft=True)
     return read_draft(files.raw, name=files.name, tensor_shapes=files.tensor_shapes)
 
@@ -62,11 +61,28 @@ def load_target(text: str) -> TargetReading:
     """Read the target a user named. Raises ``CheckpointError`` when nothing usable is there."""
     path = _existing(text)
     pairs = pairs_with_target(text) if path is None else ()
-    path = path or next((_embedded(pair.target.path) for pair in pairs[:1]), None)
-    if path is None and pairs:
-        return TargetReading(target_from_facts(pairs[0]))
+    if pairs:
+        return target_of(pairs[0])
     files = _from_hub(text) if path is None else _read_path(path, draft=False)
     return read_target(files.raw, name=files.name, tensor_shapes=files.tensor_shapes)
+
+
+def draft_of(pair: PairPreset) -> DraftReading:
+    """A catalogue pair's draft: its own config where it ships with this project, else the facts."""
+    folder = _embedded(pair.draft.path)
+    if folder is None:
+        return DraftReading(draft_from_facts(pair))
+    files = _read_path(folder, draft=True)
+    return read_draft(files.raw, name=pair.draft.path, tensor_shapes=files.tensor_shapes)
+
+
+def target_of(pair: PairPreset) -> TargetReading:
+    """A catalogue pair's target: its own config where it ships with us, else the facts."""
+    folder = _embedded(pair.target.path)
+    if folder is None:
+        return TargetReading(target_from_facts(pair))
+    files = _read_path(folder, draft=False)
+    return read_target(files.raw, name=pair.target.path, tensor_shapes=files.tensor_shapes)
 
 
 def load_tokenizer(text: str) -> TokenizerReading:
