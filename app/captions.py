@@ -12,7 +12,7 @@ from app import view
 from app.progress import tokens_at
 from app.runs import Run
 from app.whatif import Prediction, cycle_cost, predictions
-from dflash.metrics import acceptance_by_position, tau_at
+from dflash.metrics import MedianInterval, acceptance_by_position, tau_at
 from dflash.schema import Cycle
 
 _FEW_CYCLES = 3
@@ -178,6 +178,21 @@ def speedup_so_far(run: Run) -> str:
         return f"DFlash ended {view.factor(1 / speedup)} slower: the line stays below break-even."
     return (
         f"Over the whole answer, first token excluded, DFlash was {view.factor(speedup)} as fast."
+    )
+
+
+def over_repeats(spread: MedianInterval | None) -> str:
+    """How far the speedups of one request lie apart."""
+    if spread is None:
+        return "Run a race here: every repeat of the same request adds a point and an interval."
+    if spread.low is None or spread.high is None:
+        return (
+            f"One run of this request so far, {view.factor(spread.median)}; run it again to see "
+            "how far repeats lie apart."
+        )
+    return (
+        f"{spread.n} runs of this request: median {view.factor(spread.median)}, 95 % interval "
+        f"{view.factor(spread.low)} to {view.factor(spread.high)} (the band)."
     )
 
 

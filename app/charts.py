@@ -15,7 +15,7 @@ from app import captions, view
 from app.progress import progress
 from app.runs import Run
 from app.whatif import Prediction, cycle_cost
-from dflash.metrics import acceptance_by_position
+from dflash.metrics import acceptance_by_position, median_interval
 from dflash.schema import Cycle, Trace
 
 Figure: TypeAlias = go.Figure
@@ -28,6 +28,7 @@ GREY = "#999999"  # never judged
 DRAFT = "#E69F00"
 VERIFY = "#56B4E9"
 OTHER = "#999999"
+_REPEATS = "Speedup over repeats"
 _GRID = "rgba(128,128,128,0.22)"
 _MAX_POINTS = 600  # a line on a phone shows no more
 _MAX_CYCLES = 200  # bars and heat map rows; the table has the same rows
@@ -44,9 +45,12 @@ class Chart:
     rows: tuple[tuple[object, ...], ...] = ()
 
 
-def build_charts(run: Run) -> tuple[Chart, ...]:
-    """Every chart of one run, in the order of ``CHART_TITLES``."""
-    return tuple(build(run) for build in _BUILDERS.values())
+def build_charts(run: Run, repeats: Sequence[float] = ()) -> tuple[Chart, ...]:
+    """Every chart of one run, in the order of ``CHART_TITLES``.
+
+    ``repeats`` are the speedups of every run of this very request, oldest first.
+    """
+    return (*(build(run) for build in _BUILDERS.values()), over_repeats(repeats))
 
 
 def tokens_over_time(run: Run) -> Chart:
@@ -269,8 +273,32 @@ def speedup_so_far(run: Run) -> Chart:
     return Chart(title, figure, captions.speedup_so_far(run), ("tokens", "speedup"), rows)
 
 
-def what_if(options: Sequence[Prediction], chosen: int, measured: dict[int, float]) -> go.Figure:
-    """Predicted speedup over block size, with the block sizes that were really run on it."""
+def over_repeats(speedups: Sequence[float]) -> Chart:
+    """The speedup of every repeat of a request, with the median's interval as a band."""
+    spread = median_interval(speedups, seed=0)
+    if spread is None:
+        return Chart(_REPEATS, None, captions.over_repeats(None))
+    figure = empty_figure("run of this very request", "× decode speedup")
+    numbers = list(range(1, len(speedups) + 1))
+    if spread.low is not None and spread.high is not None:
+        figure.add_hrect(y0=spread.low, y1=spread.high, fillcolor=GREEN, opacity=0.18, line_width=0)
+    figure.add_scatter(
+        x=numbers, y=list(speedups), mode="markers", marker={"color": GREEN, "size": 9},
+        showlegend=False,
+    )  # fmt: skip
+    figure.add_hline(y=1, line={"color": INK, "dash": "dash"}, annotation_text="break-even")
+    figure.update_layout(yaxis={"rangemode": "tozero"}, xaxis={"dtick": 1})
+    rows = tuple((n, f"{s:.2f}") for n, s in zip(numbers, speedups, strict=True))
+    return Chart(_REPEATS, figure, captions.over_repeats(spread), ("run", "speedup"), rows)
+
+
+def what_if(
+    options: Sequence[Prediction], chosen: int, measured: dict[int, float], source: str
+) -> go.Figure:
+    """Predicted speedup over block size, with the block sizes that were really run on it.
+
+    ``source`` is the badge word of the run they belong to.
+    """
     figure = empty_figure("block size", "× decode speedup")
     figure.add_scatter(
         x=[p.block_size for p in options],
@@ -283,7 +311,7 @@ def what_if(options: Sequence[Prediction], chosen: int, measured: dict[int, floa
     figure.add_scatter(
         x=list(measured),
         y=list(measured.values()),
-        name="measured here",
+        name=source,
         mode="markers",
         marker={"color": BLUE, "size": 11, "symbol": "diamond"},
     )
@@ -303,7 +331,7 @@ _BUILDERS: dict[str, Callable[[Run], Chart]] = {
     "Time cycle by cycle": waterfall,
     "Work kept and wasted": wasted_work,
 }
-CHART_TITLES: tuple[str, ...] = tuple(_BUILDERS)
+CHART_TITLES: tuple[str, ...] = (*_BUILDERS, _REPEATS)
 
 
 def empty_figure(x: str, y: str) -> go.Figure:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from html import escape
 
@@ -14,8 +14,8 @@ from app.formula import formula_block
 from app.race import BASELINE, DFLASH
 from app.runs import Run
 from app.stage import StageHeader, StageWriter
-from app.whatif import CycleCost, best, predictions
-from dflash.metrics import MedianInterval
+from app.whatif import CycleCost, Prediction, best, predictions
+from dflash.metrics import median_interval
 
 _STOPPED_NOTE = "stopped here; the numbers so far are kept"
 
@@ -62,14 +62,17 @@ def finished_view(
     *,
     what_if: WhatIfView,
     link_query: str | None = None,
-    repeats: MedianInterval | None = None,
+    repeats: Sequence[float] = (),
 ) -> PlaygroundView:
-    """Everything the page shows of a run that has ended."""
+    """Everything the page shows of a run that has ended.
+
+    ``repeats`` are the speedups of every run of this very request, this one included.
+    """
     return PlaygroundView(
         status=_final_status(run),
-        headline=headline.headline(run, repeats),
+        headline=headline.headline(run, median_interval(repeats, seed=0)),
         stage=stage_text,
-        charts=charts.build_charts(run),
+        charts=charts.build_charts(run, repeats),
         running=False,
         what_if=what_if,
         takeaway=takeaway(run, link_query),
@@ -95,8 +98,21 @@ def what_if_view(
     text = f'<p class="caption">{view.badge("modelled")} {escape(sentence)}</p>'
     if checked:
         text += f'<p class="caption">{view.badge("measured here")} {escape(_check(checked))}</p>'
-    figure = charts.what_if(options, block_size, dict(measured))
+    text += view.folded("as a table", _options_table(options))
+    figure = charts.what_if(options, block_size, dict(measured), run.source)
     return WhatIfView(text, figure, maximum=run.block_size, value=block_size)
+
+
+def _options_table(options: Sequence[Prediction]) -> str:
+    heads = ("block", "tokens per cycle", "tok/s", "speedup", "tokens per cycle to break even")
+    rows = [
+        (
+            p.block_size, f"{p.tau:.2f}", view.rate(p.output_tps), view.factor(p.speedup),
+            f"{p.tau_needed:.2f}",
+        )
+        for p in options
+    ]  # fmt: skip
+    return view.table(heads, rows, "Predicted speed by block size, modelled")
 
 
 def first_what_if(run: Run, costs: Mapping[int, CycleCost] | None = None) -> WhatIfView:

@@ -43,7 +43,6 @@ from dflash.close_look import CloseLook
 from dflash.engines import Engine
 from dflash.engines.remote import RemoteEngine
 from dflash.errors import DFlashError
-from dflash.metrics import MedianInterval, median_interval
 from dflash.schema import Request
 
 _MAX_UNASKED_S = 30.0  # of the DFlash lane; the look takes about as long
@@ -403,9 +402,9 @@ def _after(session: Session, choice: PairChoice, run: Run, *, check: bool) -> Ch
     return Checked(run.block_size, predicted, speedup) if predicted else None
 
 
-def _repeats(session: Session, run: Run) -> MedianInterval | None:
-    """The speedups of every completed run of this very request in this window."""
-    speedups = [
+def _repeats(session: Session, run: Run) -> list[float]:
+    """The speedups of every completed run of this very request in this window, oldest first."""
+    return [
         speedup
         for other in session.runs.values()
         if other.source == "measured here"
@@ -413,7 +412,6 @@ def _repeats(session: Session, run: Run) -> MedianInterval | None:
         and (other.pair_id, other.dflash.request) == (run.pair_id, run.dflash.request)
         and (speedup := other.comparison.speedup) is not None
     ]
-    return median_interval(speedups, seed=0)
 
 
 def _predicted(basis: Run, block_size: int, costs: dict[int, CycleCost]) -> float | None:

@@ -12,7 +12,7 @@ const visible = (text) => (text === "" ? "…" : text.replace(/ /g, "␣").repla
 const ms = (s) => (s * 1e3 < 10 ? (s * 1e3).toFixed(1) : (s * 1e3).toFixed(0)) + " ms";
 const clock = (s) => (s < 10 ? s.toFixed(2) : s.toFixed(1)) + " s";
 const many = (n, word) => `${n} ${word}${n === 1 ? "" : "s"}`;
-const rate = (x) => (x >= 99.95 ? x.toFixed(0) : x.toFixed(1)) + " tok/s";
+const rate = (x) => (x >= 99.95 ? Math.round(x).toLocaleString("en-US") : x.toFixed(1)) + " tok/s";
 const calm = () => window.matchMedia("(prefers-reduced-motion: reduce)").matches;
 
 // ---------------------------------------------------------------- the frame, built once

@@ -11,6 +11,7 @@ from dataclasses import dataclass
 
 from app import view
 from app.hosted import HOME, Limits
+from app.runs import Run as Race
 from app.session import EnginePool, PairChoice, Step
 from dflash import measurements
 from dflash.benchmark import calibrate as timing
@@ -67,6 +68,38 @@ class SweepForm:
                 "Choose fewer prompts or block sizes, or use python -m dflash.benchmark.",
             )
         return plan
+
+
+def foretold(form: SweepForm, last: Race | None) -> str:
+    """How many runs a sweep makes, and at most how long they take by the pair's last race here.
+
+    ``last`` is the race this window shows. Raises ``DFlashError`` when nothing is chosen.
+    """
+    num_prompts, repeats = len(form.prompts()), int(form.repeats)
+    num_blocks = len({int(b) for b in form.block_sizes if int(b) > 1})
+    num_runs = num_prompts * (1 + num_blocks) * repeats
+    text = (
+        f"{view.count(num_prompts, 'prompt')} × {view.count(1 + num_blocks, 'arm')} (block 1 "
+        f"included) × {view.count(repeats, 'repeat')} = {view.count(num_runs, 'run')}"
+    )
+    spent_s = _seconds_per_answer(form, last, num_blocks)
+    if spent_s is None:
+        return f"{text}. How long they take is known once this pair has raced in the Playground."
+    total_s = num_prompts * repeats * spent_s
+    return f"{text}: about {view.duration(total_s)} at most, by this pair's last race here."
+
+
+def _seconds_per_answer(form: SweepForm, last: Race | None, num_blocks: int) -> float | None:
+    """One prompt answered by every arm at full length, as fast as in the race."""
+    if last is None or last.source != "measured here" or last.pair_id != form.pair_id:
+        return None
+    lanes = (last.comparison.baseline, last.comparison.dflash)
+    total_s = 0.0
+    for stats, times in zip(lanes, (1, num_blocks), strict=True):
+        if stats.tpot_s is None or stats.ttft_s is None:
+            return None
+        total_s += times * (stats.ttft_s + stats.tpot_s * (int(form.max_new_tokens) - 1))
+    return total_s
 
 
 @dataclass(frozen=True, slots=True)

@@ -13,7 +13,7 @@ from app.charts_sweep import heat_map
 from app.hand_out import hand_out
 from app.hosted import HOME, Limits
 from app.session import EnginePool, Sessions, Stopped
-from app.sweep import SweepForm, SweepState, calibrate, results_table, sweep
+from app.sweep import SweepForm, SweepState, calibrate, foretold, results_table, sweep
 from app.tabs.benchmark import Benchmark
 from dflash.benchmark import report
 from dflash.errors import DFlashError
@@ -22,9 +22,12 @@ _PRIVATE: dict[str, Any] = {"api_visibility": "private", "show_progress": "hidde
 
 
 def wire_benchmark(
-    tab: Benchmark, pool: EnginePool, sessions: Sessions, limits: Limits = HOME
+    tab: Benchmark, pool: EnginePool, sessions: Sessions, opened: gr.Tab, limits: Limits = HOME
 ) -> None:
-    """Connect the tab; measuring shares the device with the playground, one at a time."""
+    """Connect the tab; measuring shares the device with the playground, one at a time.
+
+    ``opened`` is the tab itself: choosing it tells anew how long a sweep would take.
+    """
 
     def states(request: gr.Request, begin: Callable[..., Iterator[SweepState]]) -> Iterator[Any]:
         stop = sessions.of(wiring.session_id(request)).stop
@@ -46,6 +49,15 @@ def wire_benchmark(
             request, lambda should_stop: calibrate(pool, pair_id, should_stop, limits)
         )
 
+    def on_form(request: gr.Request, *values: Any) -> str:
+        form = SweepForm(*values)
+        try:
+            limits.check_prompt_sets(form.prompt_sets)
+            text = foretold(form, sessions.of(wiring.session_id(request)).run)
+        except (DFlashError, TypeError) as error:  # an emptied number field is no number
+            text = str(error) if isinstance(error, DFlashError) else "A number is missing."
+        return f'<p class="caption">{escape(text)}</p>'
+
     def on_stop(request: gr.Request) -> str:
         sessions.of(wiring.session_id(request)).stop.set()
         return view.status_line("busy", "stopping after the run under way")
@@ -53,6 +65,9 @@ def wire_benchmark(
     device: dict[str, Any] = {"concurrency_id": "device", "concurrency_limit": 1, **_PRIVATE}
     tab.start.click(on_sweep, tab.form, tab.outputs, **device)
     tab.calibrate.click(on_calibrate, tab.form[0], tab.outputs, **device)
+    asks = [opened.select, *(part.change for part in tab.form)]  # type: ignore[attr-defined]
+    told: dict[str, Any] = {"queue": False, "trigger_mode": "always_last", **_PRIVATE}
+    gr.on(asks, on_form, tab.form, tab.foretold, **told)
     tab.stop.click(on_stop, None, tab.status, queue=False, **_PRIVATE)
 
 

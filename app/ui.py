@@ -74,7 +74,7 @@ def build_page(
                 playground = build_playground(limits)
             with gr.Tab("Advisor", id="advisor-tab"):
                 advisor = build_advisor(limits)
-            with gr.Tab("Benchmark", id="benchmark-tab"):
+            with gr.Tab("Benchmark", id="benchmark-tab") as benchmark_tab:
                 benchmark = build_benchmark(limits)
             with gr.Tab("Learn", id="learn"):
                 formula = build_learn()
@@ -82,7 +82,7 @@ def build_page(
         wire_playground(demo, playground, formula, handlers)
         wire_advisor(advisor, playground.block, tabs, limits)
         wire_beside(demo, playground, pool, limits)
-        wire_benchmark(benchmark, pool, sessions, limits)
+        wire_benchmark(benchmark, pool, sessions, benchmark_tab, limits)
         add_endpoints(limits)
         demo.load(None, js=_SHORTCUTS, api_visibility="private")
         _forget_closed_windows(demo, sessions)

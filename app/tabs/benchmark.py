@@ -16,6 +16,7 @@ class Benchmark:
     """The tab's components."""
 
     form: list[gr.components.Component]  # in the order of ``SweepForm``
+    foretold: gr.HTML
     start: gr.Button
     stop: gr.Button
     calibrate: gr.Button
@@ -54,6 +55,7 @@ def build_benchmark(limits: Limits = HOME) -> Benchmark:
         prompts = gr.Number(6, label="Prompts per set", precision=0, minimum=1, maximum=100)
         repeats = gr.Number(2, label="Repeats", precision=0, minimum=1, maximum=10)
         max_new_tokens = gr.Number(96, label="Max tokens", precision=0, minimum=2, maximum=2048)
+    foretold = gr.HTML(elem_id="foretold", apply_default_css=False)
     with gr.Row():
         start = gr.Button("Measure", variant="primary", elem_id="sweep")
         stop = gr.Button("Stop", interactive=False)
@@ -67,6 +69,6 @@ def build_benchmark(limits: Limits = HOME) -> Benchmark:
             caption = gr.HTML(apply_default_css=False)
             download = gr.DownloadButton("Every run as CSV", visible=False)
     return Benchmark(
-        [pair, kinds, blocks, prompts, repeats, max_new_tokens], start, stop, calibrate, status,
-        table, chart, caption, download,
+        [pair, kinds, blocks, prompts, repeats, max_new_tokens], foretold, start, stop, calibrate,
+        status, table, chart, caption, download,
     )  # fmt: skip

@@ -148,7 +148,10 @@ def device_name(device: torch.device) -> str:
     """What a person calls the device."""
     if device.type == "cuda":
         return torch.cuda.get_device_name(device)
-    return f"cpu, {torch.get_num_threads()} threads" if device.type == "cpu" else device.type
+    if device.type != "cpu":
+        return device.type
+    num_threads = torch.get_num_threads()
+    return f"cpu, {num_threads} thread{'s' if num_threads > 1 else ''}"
 
 
 def _load_target(path: str | Path, dtype: torch.dtype, device: torch.device) -> Any:

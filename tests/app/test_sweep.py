@@ -3,14 +3,25 @@
 from __future__ import annotations
 
 import threading
+from dataclasses import replace
 
 import pytest
 
 from app.charts_sweep import heat_map
+from app.runs import Run
 from app.session import EnginePool
-from app.sweep import SweepForm, results_table, sweep
+from app.sweep import SweepForm, foretold, results_table, sweep
 from dflash.errors import DFlashError
-from dflash.schema import Cycle, EngineInfo, Finished, Prefilled
+from dflash.schema import (
+    Cycle,
+    EngineInfo,
+    Finished,
+    Message,
+    Prefilled,
+    Request,
+    SamplingParams,
+    Trace,
+)
 
 
 class ScriptedEngine:
@@ -96,3 +107,30 @@ def test_a_sweep_that_cannot_be_made_is_refused_in_words(pool, changes, words):
     with pytest.raises(DFlashError, match=words):
         list(sweep(pool, form(**changes), lambda: False))
     assert not pool.device.locked()
+
+
+def raced(pair_id: str = "demo", source: str = "measured here") -> Run:
+    """A race of the scripted engine: 12 s on the plain lane, 6.4 s at block 8."""
+    request = Request((Message("user", "x"),), SamplingParams(max_new_tokens=12), 8)
+    requests = (replace(request, block_size=1), request)
+    engine = ScriptedEngine()
+    traces = [Trace(one, engine.info, tuple(engine.stream(one))) for one in requests]
+    return Run("id", pair_id, *traces, source=source)
+
+
+def test_how_long_a_sweep_takes_is_told_before_it_starts():
+    """4 prompts x 2 repeats x (12 s plain + two blocks of 6.4 s each)."""
+    said = foretold(form(), raced())
+    assert "4 prompts × 3 arms (block 1 included) × 2 repeats = 24 runs" in said
+    assert "about 3 min 18 s at most" in said
+
+
+@pytest.mark.parametrize("last", [None, raced("other"), raced(source="recorded")])
+def test_no_time_is_told_without_a_race_of_this_pair_here(last):
+    assert "known once this pair has raced" in foretold(form(), last)
+
+
+def test_a_heat_map_turns_its_colour_at_one(pool):
+    figure = heat_map(list(sweep(pool, form(), lambda: False))[-1].blocks).figure.data[0]
+    turn = figure.colorscale[1][0]
+    assert figure.zmin + turn * (figure.zmax - figure.zmin) == pytest.approx(1)

@@ -6,6 +6,7 @@ import csv
 import io
 import json
 import xml.etree.ElementTree as ElementTree
+from dataclasses import replace
 from urllib.parse import parse_qsl
 
 import pytest
@@ -22,6 +23,7 @@ from app.race import race
 from app.runs import Run
 from app.share import MAX_PROMPT_CHARS, link_query, read_link
 from app.whatif import best, cycle_cost, predictions
+from dflash.metrics import median_interval
 from dflash.schema import Chunk, EngineInfo, Finished, Prefilled, SpecStats, Trace
 
 KNOWN = frozenset({"demo", "my own"})
@@ -51,9 +53,26 @@ def make_run(counting_engine, ask):
 
 
 def test_every_chart_has_a_figure_a_caption_and_a_table(make_run):
-    for chart in charts.build_charts(make_run()):
+    for chart in charts.build_charts(make_run(), [1.5, 1.7]):
         assert chart.figure is not None and chart.caption.endswith((".", "?"))
         assert chart.rows and all(len(row) == len(chart.headers) for row in chart.rows)
+
+
+def test_repeats_of_a_request_are_drawn_with_the_interval_of_their_median():
+    speedups = [1.4, 1.5, 1.6, 1.5, 1.4]
+    chart = charts.over_repeats(speedups)
+    spread = median_interval(speedups, seed=0)
+    band = chart.figure.layout.shapes[0]
+    assert (band.y0, band.y1) == (spread.low, spread.high) and len(chart.rows) == 5
+    assert "5 runs of this request: median 1.50×" in chart.caption
+    assert "run it again" in charts.over_repeats([1.5]).caption
+    assert charts.over_repeats([]).figure is None
+
+
+def test_the_what_if_marks_a_recorded_run_as_recorded_and_has_a_table(make_run):
+    shown = first_what_if(replace(make_run(), source="recorded"))
+    assert [line.name for line in shown.figure.data] == ["modelled", "recorded"]
+    assert "as a table" in shown.text and "to break even" in shown.text
 
 
 @pytest.mark.parametrize("stop_at", [0, 1, 2, 5])
