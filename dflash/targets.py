@@ -17,6 +17,8 @@ from transformers import DynamicCache, PreTrainedModel
 from dflash.errors import PairError
 from dflash.lean import LeanTarget
 
+_SERVE = "Serve this target with vLLM or SGLang."
+
 
 class TargetRun(Protocol):
     """One sequence in progress on a target."""
@@ -119,13 +121,16 @@ class LeanRun:
 
 
 class TransformersTarget:
-    """Any causal LM of transformers 5 whose cache can be put back."""
+    """Any causal LM of transformers 5 whose cache can be put back. Raises ``PairError`` for taps
+    on one whose cache cannot; without taps nothing is ever put back."""
 
     def __init__(self, model: PreTrainedModel, taps: tuple[int, ...]) -> None:
         self.model = model
         self.device = next(model.parameters()).device
         self.layers = decoder_layers(model)
         self._taps = taps
+        if taps:
+            _linear_mixers(self, new_cache(model))
 
     @contextmanager
     def tapping(self) -> Iterator[dict[int, torch.Tensor]]:
@@ -155,6 +160,17 @@ class TransformersTarget:
         return TransformersRun(self, tapped)
 
 
+def new_cache(model: PreTrainedModel) -> DynamicCache:
+    """An empty cache for one run. Raises ``PairError`` for a model that brings its own kind."""
+    # transformers' own list of such models; its ``generate`` asks the same question.
+    if not cast(Any, model)._supports_default_dynamic_cache():
+        raise PairError(
+            f"{type(model).__name__} keeps a cache of its own kind, which cannot be used here.",
+            _SERVE,
+        )
+    return DynamicCache(config=text_config(model))
+
+
 class TransformersRun:
     """One run on a DynamicCache. Attention layers are cropped; gated delta net layers are put
     back from a snapshot and fed the accepted inputs again (their own mixer only, no second full
@@ -163,7 +179,7 @@ class TransformersRun:
 
     def __init__(self, target: TransformersTarget, tapped: bool) -> None:
         self._target, self._tapped = target, tapped
-        self._cache = DynamicCache(config=text_config(target.model))
+        self._cache = new_cache(target.model)
         self.length = 0
         self._mixers = _linear_mixers(target, self._cache) if tapped else {}
         if tapped:
@@ -251,7 +267,7 @@ def _linear_mixers(target: TransformersTarget, cache: DynamicCache) -> dict[int,
             raise PairError(
                 f"layer {i} of {type(target.model).__name__} keeps a running state that cannot "
                 "be rolled back here.",
-                "Serve this target with vLLM or SGLang.",
+                _SERVE,
             )
         mixers[i] = mixer
     return mixers
