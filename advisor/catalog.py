@@ -33,8 +33,15 @@ Rate = Annotated[float, Field(gt=0)]
 Count = Annotated[int, Field(gt=0)]
 
 
+_MachineField = Literal["memory_bytes", "bandwidth_bytes_per_s", "flops_per_s"]
+
+
 class HardwarePreset(StrictModel):
-    """A machine or a class of machines. Peaks per device, dense, by dtype."""
+    """A machine or a class of machines. Peaks per device, dense, by dtype.
+
+    ``source`` is where the maker publishes the figures; ``field_sources`` is where each was read
+    and found to agree. A field that is not in there was written down without opening a page.
+    """
 
     id: str
     name: str
@@ -46,6 +53,15 @@ class HardwarePreset(StrictModel):
     detected_as: Strings = ()  # how its own driver or system names it
     note: str = ""
     source: Sources
+    field_sources: dict[_MachineField, Sources] = {}
+
+    @property
+    def unread(self) -> tuple[str, ...]:
+        """The published fields that were not read anywhere; a class of machines has none."""
+        if self.id.startswith("cpu-"):
+            return ()
+        names: tuple[_MachineField, ...] = ("memory_bytes", "bandwidth_bytes_per_s", "flops_per_s")
+        return tuple(n for n in names if getattr(self, n) and n not in self.field_sources)
 
     def hardware(self) -> Hardware:
         """Return it as the advisor's value."""

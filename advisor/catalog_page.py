@@ -20,6 +20,11 @@ from dflash.presets import PRESETS, DraftFacts, PairPreset, load_prompt_set, pre
 
 PAGE = PRESETS.parent / "docs" / "catalogue.md"
 UNKNOWN = "–"
+_MACHINE_FIELDS = {
+    "memory_bytes": "memory",
+    "bandwidth_bytes_per_s": "bandwidth",
+    "flops_per_s": "rates",
+}
 
 INTRO = """# Catalogue
 
@@ -27,6 +32,12 @@ Written from `presets/` by `python -m advisor.catalog_page`; change the files th
 A dash means that nobody has published the number. Block sizes count the anchor; taps are layer
 outputs counted from 0; tau counts the bonus token. Mind the revision: several drafts
 were uploaded again, in June 2026, under the same name with another architecture.
+
+What was opened: the drafts' figures were read from copies of their config.json files, of papers,
+issues and pull requests, not from the model hub itself. A source on the hub says where a file
+is published. Machines say for themselves at which page a figure was read (on 2026-12-01), and for
+which figures no page was opened: those stand as their maker is remembered to print them, and a
+calibration of your own machine replaces them all. CPU classes are computed, not published.
 """
 
 
@@ -114,7 +125,10 @@ def _published(pairs: Iterable[PairPreset]) -> str:
 
 
 def _hardware(presets: Iterable[HardwarePreset]) -> str:
-    head = ("id", "name", "memory, GB", "bandwidth, GB/s", "TFLOP/s, dense", "note", "sources")
+    head = (
+        "id", "name", "memory, GB", "bandwidth, GB/s", "TFLOP/s, dense", "note", "maker's page",
+        "read at", "page not opened for",
+    )  # fmt: skip
     rows = (
         (
             f"`{preset.id}`",
@@ -124,6 +138,8 @@ def _hardware(presets: Iterable[HardwarePreset]) -> str:
             ", ".join(f"{k} {v / 1e12:.4g}" for k, v in preset.flops_per_s.items()),
             preset.note,
             _links(preset.source),
+            _links(url for urls in preset.field_sources.values() for url in urls),
+            ", ".join(_MACHINE_FIELDS[name] for name in preset.unread),
         )
         for preset in presets
     )

@@ -201,6 +201,22 @@ def test_results_of_another_draft_or_another_revision_are_left_out():
     assert not quantised & {r.table.quantization for r in after}
 
 
+def test_a_figure_of_a_machine_says_where_it_was_read_or_that_no_page_was_opened():
+    page = catalogue_page()
+    for preset in catalog.all_hardware():
+        row = next(line for line in page.splitlines() if line.startswith(f"| `{preset.id}` |"))
+        for urls in preset.field_sources.values():
+            assert all(url in row for url in urls), preset.id
+        words = {"memory_bytes": "memory", "bandwidth_bytes_per_s": "bandwidth"}
+        last = row.rsplit("|", 2)[1]
+        for name in preset.unread:
+            assert words.get(name, "rates") in last, preset.id
+        if not preset.unread:
+            assert last.strip() == "–", preset.id
+    assert catalog.load_hardware("h200").unread == ("bandwidth_bytes_per_s",)
+    assert catalog.load_hardware("cpu-cloud-2core").unread == ()  # a class is computed
+
+
 def test_hardware_named_in_a_published_table_exists():
     for pair in known_pairs():
         for table in pair.published:
