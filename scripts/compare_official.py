@@ -9,7 +9,6 @@ both hold, 1 when not, 2 when the comparison could not be made.
 
 from __future__ import annotations
 
-import json
 import sys
 from dataclasses import dataclass
 from pathlib import Path
@@ -18,12 +17,10 @@ from typing import Any
 sys.path.insert(0, str(Path(__file__).resolve().parent.parent))
 
 import torch
-from tqdm import tqdm
 
-from dflash.benchmark.provenance import collect, with_conditions
-from dflash.benchmark.report import write_json
-from dflash.errors import DFlashError, EngineError
+from dflash.errors import EngineError
 from dflash.metrics import MedianInterval, first_difference, median_interval, run_stats
+from scripts.comparison import Turn, conclude, provenance, shown, take_turns
 from scripts.ours import Ours, num_whole_blocks, parser
 from scripts.peer import Peer, default_env_dir, make_environment, running
 
@@ -49,17 +46,10 @@ class Row:
 def main(argv: list[str] | None = None) -> int:
     """Run the comparison and print it; the last line of standard output is JSON."""
     args = parser(__doc__ or "", default_env_dir("official")).parse_args(argv)
-    try:
-        report = compare(args)
-    except DFlashError as error:
-        print(f"error: {error}", file=sys.stderr)
-        return 2
-    if args.output:
-        write_json(args.output, report)
-    print(table(report))
-    summary = {k: report[k] for k in ("cycle_ratio", "step_ratio", "num_equal", "num_compared")}
-    print(json.dumps(summary, separators=(",", ":")))
-    return 0 if report["passed"] else 1
+    kept = ("cycle_ratio", "step_ratio", "num_equal", "num_compared")
+    return conclude(
+        lambda: shown(compare(args), table, args), lambda report: {k: report[k] for k in kept}
+    )
 
 
 def compare(args: Any) -> dict[str, Any]:
@@ -80,41 +70,28 @@ def compare(args: Any) -> dict[str, Any]:
             }
         )
         rows = measure(ours, peer, args.max_new_tokens)
-    about = collect(ours.engine, pair_id=ours.pair.id, num_threads=torch.get_num_threads())
-    return summarise(rows, ours.block_size, with_conditions(about, " ".join(sys.argv)))
+    return summarise(rows, ours.block_size, provenance(ours))
 
 
 def measure(ours: Ours, peer: Peer, max_new_tokens: int) -> list[Row]:
-    """Every prompt at both block sizes, after two prompts of warm-up."""
-    rows: list[Row] = []
+    """Every prompt at both block sizes."""
     work = [(i, b) for b in (ours.block_size, 1) for i in range(len(ours.prompts))]
-    for number, (index, block_size) in enumerate(tqdm([*work[:2], *work], unit="prompt")):
-        prompt = ours.prompts[index]
-        job = {
-            "ids": ours.prompt_ids(prompt),
-            "max_new_tokens": max_new_tokens,
-            "stop_ids": ours.stop_ids,
-            "block_size": block_size,
-        }
-        if number % 2:
-            theirs, answer = peer.ask(job), ours.answer(prompt, block_size)
-        else:
-            answer, theirs = ours.answer(prompt, block_size), peer.ask(job)
-        if number >= 2 and theirs["tokens_per_cycle"]:
-            rows.append(_row(index, prompt.category, block_size, answer.trace, theirs))
+    turns = take_turns(ours, peer, work, max_new_tokens)
+    rows = [_row(turn) for turn in turns if turn.theirs["tokens_per_cycle"]]
     if not rows:
         raise EngineError("no answer had a second token.", "Use other prompts.")
     return rows
 
 
-def _row(index: int, category: str, block_size: int, trace: Any, theirs: dict[str, Any]) -> Row:
+def _row(turn: Turn) -> Row:
+    trace, theirs = turn.answer.trace, turn.theirs
     stats, cycles, kept = run_stats(trace), trace.cycles, theirs["tokens_per_cycle"]
     whole = num_whole_blocks(trace)
     assert stats.decode_s is not None
     return Row(
-        prompt_index=index,
-        category=category,
-        block_size=block_size,
+        prompt_index=turn.prompt_index,
+        category=turn.prompt.category,
+        block_size=turn.block_size,
         num_tokens=len(trace.output_ids),
         ours_cycle_s=stats.decode_s / max(1, len(cycles)),
         theirs_cycle_s=theirs["decode_s"] / len(kept),
@@ -123,7 +100,7 @@ def _row(index: int, category: str, block_size: int, trace: Any, theirs: dict[st
     )
 
 
-def summarise(rows: list[Row], block_size: int, provenance: dict[str, Any]) -> dict[str, Any]:
+def summarise(rows: list[Row], block_size: int, about: dict[str, Any]) -> dict[str, Any]:
     """Medians of per-prompt ratios, ours over theirs: below 1 is faster."""
     drafted = [r for r in rows if r.block_size == block_size]
     steps = [r for r in rows if r.block_size == 1]
@@ -144,7 +121,7 @@ def summarise(rows: list[Row], block_size: int, provenance: dict[str, Any]) -> d
         and cycle_ratio is not None
         and cycle_ratio.median <= MAX_CYCLE_RATIO,
         "rows": [{f: getattr(r, f) for f in Row.__slots__} for r in rows],
-        "provenance": provenance,
+        "provenance": about,
     }
 
 

@@ -9,7 +9,6 @@ least 1.2 times vLLM's. Exit code 0 when both hold, 1 when not, 2 when it could 
 
 from __future__ import annotations
 
-import json
 import sys
 from dataclasses import dataclass
 from pathlib import Path
@@ -18,14 +17,11 @@ from typing import Any
 sys.path.insert(0, str(Path(__file__).resolve().parent.parent))
 
 import torch
-from tqdm import tqdm
 
-from dflash.benchmark.prompts import Prompt
-from dflash.benchmark.provenance import collect, with_conditions
-from dflash.benchmark.report import write_json
-from dflash.errors import DFlashError, EngineError
+from dflash.errors import EngineError
 from dflash.metrics import first_difference, median_interval
-from scripts.ours import Answer, Ours, num_whole_blocks, parser
+from scripts.comparison import Turn, conclude, provenance, shown, take_turns, without_rows
+from scripts.ours import Ours, num_whole_blocks, parser
 from scripts.peer import Peer, default_env_dir, running
 from scripts.vllm_env import MAX_MODEL_LEN, variables, vllm_python
 
@@ -58,17 +54,7 @@ class Row:
 def main(argv: list[str] | None = None) -> int:
     """Run the comparison and print it; the last line of standard output is JSON."""
     args = parser(__doc__ or "", default_env_dir("vllm")).parse_args(argv)
-    try:
-        report = compare(args)
-    except DFlashError as error:
-        print(f"error: {error}", file=sys.stderr)
-        return 2
-    if args.output:
-        write_json(args.output, report)
-    print(table(report))
-    brief = {k: v for k, v in report.items() if k not in ("rows", "provenance")}
-    print(json.dumps(brief, separators=(",", ":")))
-    return 0 if report["passed"] else 1
+    return conclude(lambda: shown(compare(args), table, args), without_rows)
 
 
 def compare(args: Any) -> dict[str, Any]:
@@ -83,8 +69,7 @@ def compare(args: Any) -> dict[str, Any]:
         with running(python, WORKER, log=log, variables=_variables()) as peer:
             peer.ask(_setup(ours, dflash=dflash))
             rows += measure(ours, peer, dflash=dflash, max_new_tokens=args.max_new_tokens)
-    about = collect(ours.engine, pair_id=ours.pair.id, num_threads=torch.get_num_threads())
-    return summarise(rows, ours.block_size, with_conditions(about, " ".join(sys.argv)))
+    return summarise(rows, ours.block_size, provenance(ours))
 
 
 def _variables() -> dict[str, str]:
@@ -103,38 +88,22 @@ def _setup(ours: Ours, *, dflash: bool) -> dict[str, Any]:
 
 
 def measure(ours: Ours, peer: Peer, *, dflash: bool, max_new_tokens: int) -> list[Row]:
-    """Answer every prompt on both sides, alternating who goes first; two warm-up prompts."""
-    rows: list[Row] = []
-    block_size = ours.block_size if dflash else 1
-    order = [0, 0, *range(len(ours.prompts))]
-    for number, index in enumerate(tqdm(order, unit="prompt", desc="DFlash" if dflash else "AR")):
-        prompt = ours.prompts[index]
-        job = {
-            "ids": ours.prompt_ids(prompt),
-            "max_new_tokens": max_new_tokens,
-            "stop_ids": ours.stop_ids,
-        }
-        if number % 2:
-            theirs, answer = peer.ask(job), ours.answer(prompt, block_size)
-        else:
-            answer, theirs = ours.answer(prompt, block_size), peer.ask(job)
-        if number >= 2:
-            rows.append(_row(index, prompt, answer, theirs, dflash=dflash))
-    return rows
+    """Every prompt on both sides."""
+    work = [(i, ours.block_size if dflash else 1) for i in range(len(ours.prompts))]
+    return [_row(turn, dflash=dflash) for turn in take_turns(ours, peer, work, max_new_tokens)]
 
 
-def _row(
-    index: int, prompt: Prompt, answer: Answer, theirs: dict[str, Any], *, dflash: bool
-) -> Row:
-    trace, spec = answer.trace, theirs["spec"] or {}
+def _row(turn: Turn, *, dflash: bool) -> Row:
+    trace, theirs = turn.answer.trace, turn.theirs
+    spec = theirs["spec"] or {}
     counts = tuple(c.num_accepted for c in trace.cycles) if dflash else ()
     counts_theirs = tuple(spec.get("per_step_accepted", ()))
     whole = num_whole_blocks(trace)
     return Row(
-        prompt_index=index,
-        category=prompt.category,
+        prompt_index=turn.prompt_index,
+        category=turn.prompt.category,
         dflash=dflash,
-        ours_s=answer.wall_s,
+        ours_s=turn.answer.wall_s,
         theirs_s=theirs["total_s"],
         num_tokens=len(trace.output_ids),
         num_tokens_theirs=len(theirs["output_ids"]),
@@ -145,7 +114,7 @@ def _row(
     )
 
 
-def summarise(rows: list[Row], block_size: int, provenance: dict[str, Any]) -> dict[str, Any]:
+def summarise(rows: list[Row], block_size: int, about: dict[str, Any]) -> dict[str, Any]:
     """Tokens per second pooled over all prompts, and medians of per-prompt ratios."""
     drafted = [r for r in rows if r.dflash]
     ratio = median_interval([r.ratio for r in drafted], seed=0)
@@ -170,7 +139,7 @@ def summarise(rows: list[Row], block_size: int, provenance: dict[str, Any]) -> d
         and num_same_counts == len(drafted)
         and ratio.median >= MIN_RATIO,
         "rows": [{f: getattr(r, f) for f in Row.__slots__} for r in rows],
-        "provenance": provenance,
+        "provenance": about,
     }
 
 

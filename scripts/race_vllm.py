@@ -25,14 +25,13 @@ from tqdm import tqdm
 
 from app.race import BASELINE, DFLASH, LaneEvent, LaneFailed, lane_requests, race
 from dflash.benchmark.prompts import Prompt
-from dflash.benchmark.provenance import collect, with_conditions
-from dflash.benchmark.report import write_json
 from dflash.engines.counters import Counters, spec_between
 from dflash.engines.vllm import VllmEngine
-from dflash.errors import DFlashError, EngineError
+from dflash.errors import EngineError
 from dflash.metrics import compare, median_interval, pooled_spec, run_stats
 from dflash.schema import Event, SpecStats, Trace
 from dflash.train.corpus import KINDS, sample_prompts
+from scripts.comparison import conclude, provenance, shown, without_rows
 from scripts.ours import Ours, num_whole_blocks, parser
 from scripts.peer import default_env_dir
 from scripts.vllm_env import MAX_MODEL_LEN, variables, vllm_python
@@ -77,14 +76,7 @@ def main(argv: Sequence[str] | None = None) -> int:
     root = parser(__doc__ or "", default_env_dir("vllm"), dataset_required=False)
     root.add_argument("--serve", action="store_true", help="keep serving afterwards, until Ctrl-C")
     args = root.parse_args(argv)
-    try:
-        report = run(args)
-    except DFlashError as error:
-        print(f"error: {error}", file=sys.stderr)
-        return 2
-    brief = {k: v for k, v in report.items() if k not in ("rows", "provenance")}
-    print(json.dumps(brief, separators=(",", ":")))
-    return 0 if report["passed"] else 1
+    return conclude(lambda: run(args), without_rows)
 
 
 def run(args: Any) -> dict[str, Any]:
@@ -109,11 +101,7 @@ def run(args: Any) -> dict[str, Any]:
         if any(s.severity != "good" for s in states):
             raise EngineError(" ".join(s.sentence for s in states))
         report = measured(ours, engine)
-        about = collect(ours.engine, pair_id=ours.pair.id, num_threads=torch.get_num_threads())
-        report["provenance"] = with_conditions(about, " ".join(sys.argv))
-        print(table(report))
-        if args.output:
-            write_json(args.output, report)
+        shown(report | {"provenance": provenance(ours)}, table, args)
         if args.serve:
             _keep_serving(engine, plain.url, drafting.url)
     return report

@@ -11,25 +11,7 @@ import os
 import sys
 import time
 
-import torch
 from vllm import LLM, SamplingParams
-from vllm import _custom_ops as ops
-from vllm.model_executor.models.qwen3_dflash import DFlashQwen3Model
-
-
-def normalise_per_layer(
-    self: DFlashQwen3Model, all_k: torch.Tensor
-) -> torch.Tensor:  # [L, S, H, d]
-    """Norm each draft layer's context keys with that layer's own weight."""
-    normed = torch.empty_like(all_k)
-    for layer, weight in enumerate(self._k_norm_weights):
-        ops.rms_norm(normed[layer], all_k[layer], weight, self._rms_norm_eps)
-    return normed
-
-
-# vLLM 0.32 norms all layers in one call; its CPU kernel then takes layer 0's weight for every
-# layer, and drafts of two layers or more propose other tokens than the published semantics.
-DFlashQwen3Model._normalize_context_k = normalise_per_layer
 
 
 def load(job: dict) -> LLM:

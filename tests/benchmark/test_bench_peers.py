@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import json
 import sys
 from pathlib import Path
+from typing import Any
 
 import pytest
 from scripted_engine import ScriptedEngine
@@ -11,6 +13,7 @@ from scripted_engine import ScriptedEngine
 from dflash.errors import EngineError
 from dflash.schema import Message, Request, SamplingParams, Trace
 from scripts import compare_official, compare_vllm, peer
+from scripts.comparison import conclude, take_turns, without_rows
 from scripts.ours import num_whole_blocks
 
 ECHO = """
@@ -104,3 +107,51 @@ def test_the_vllm_comparison_pools_speeds_and_needs_equal_tokens_counts_and_spee
     assert "PASSED" in compare_vllm.table(report)
     other = compare_vllm.summarise([row(False), row(True, same=False)], 4, {"machine": "test"})
     assert other["passed"] is False
+
+
+def test_sides_take_turns_and_the_warm_up_is_thrown_away() -> None:
+    asked: list[str] = []
+
+    class Side:
+        prompts = ("first", "second")
+        stop_ids: tuple[int, ...] = ()
+
+        def prompt_ids(self, prompt: str) -> list[int]:
+            return [len(prompt)]
+
+        def answer(self, prompt: str, block_size: int) -> str:
+            asked.append("ours")
+            return f"{prompt} at {block_size}"
+
+        def ask(self, job: dict) -> dict:
+            asked.append("theirs")
+            return job
+
+    side: Any = Side()
+    turns = list(take_turns(side, side, [(0, 8), (1, 8), (1, 1)], 5))
+    assert [(t.prompt, t.block_size, t.answer) for t in turns] == [
+        ("first", 8, "first at 8"), ("second", 8, "second at 8"), ("second", 1, "second at 1"),
+    ]  # fmt: skip
+    assert [t.theirs["ids"] for t in turns] == [[5], [6], [6]]
+    first = asked[::2]
+    assert len(first) == 5 and first == ["ours", "theirs", "ours", "theirs", "ours"]
+    assert [t.prompt for t in take_turns(side, side, [(0, 8)], 5)] == ["first"]
+
+
+@pytest.mark.parametrize(("passed", "code"), [(True, 0), (False, 1)])
+def test_the_last_line_is_the_brief_report_and_the_exit_code_its_verdict(
+    passed: bool, code: int, capsys: pytest.CaptureFixture
+) -> None:
+    report = {"passed": passed, "rows": [1, 2], "provenance": {}, "tau": 3.5}
+    assert conclude(lambda: report, without_rows) == code
+    assert json.loads(capsys.readouterr().out.splitlines()[-1]) == {"passed": passed, "tau": 3.5}
+
+
+def test_a_comparison_that_could_not_be_made_says_why_and_exits_with_two(
+    capsys: pytest.CaptureFixture,
+) -> None:
+    def fails() -> dict:
+        raise EngineError("the peer stopped.", "Look at its log.")
+
+    assert conclude(fails, without_rows) == 2
+    assert capsys.readouterr().err == "error: the peer stopped. Look at its log.\n"
