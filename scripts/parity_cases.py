@@ -45,7 +45,7 @@ FIT_STEPS, FIT_TOKENS = 200, 48
 Edit = Callable[[dict[str, Any]], None]
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True, slots=True, eq=False)
 class Case:
     """One pair. ``edit`` changes the written config.json, ``their_edit`` the copy that only the
     official package reads; ``why`` explains an expected difference in what is drafted or

@@ -17,6 +17,7 @@ import json
 import shutil
 import sys
 import tempfile
+from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -43,6 +44,7 @@ from scripts.parity_cases import (
     write_draft,
     write_target,
 )
+from scripts.parity_kept import Part, read_part, write_part
 from scripts.parity_report import CaseRow, markdown, verdict
 from scripts.parity_sampled import SampledRow, compare_draws
 from scripts.peer import Peer, default_env_dir, make_environment, running
@@ -55,11 +57,12 @@ CONTEXT = 512
 
 @dataclass(frozen=True, slots=True)
 class Pair:
-    """A case on our side."""
+    """A case on our side. ``own`` are the target's own answers to the prompts."""
 
     case: Case
     target: PreTrainedModel
     draft: DFlashDraftModel
+    own: tuple[list[int], ...]
 
 
 def main(argv: list[str] | None = None) -> int:
@@ -87,6 +90,12 @@ def _parser() -> argparse.ArgumentParser:
     root.add_argument("--env-dir", type=Path, default=default_env_dir("official"))
     root.add_argument("--write", type=Path, metavar="FILE.md", help="write the table here too")
     root.add_argument("--draws", type=positive, default=800, help="sampled answers per side")
+    root.add_argument(
+        "--keep",
+        type=Path,
+        metavar="FOLDER",
+        help="make the check in parts: results of cases are kept here, not made again that day",
+    )
     root.add_argument("--only", help="run only the cases whose name contains this")
     return root
 
@@ -94,28 +103,49 @@ def _parser() -> argparse.ArgumentParser:
 def compare(
     python: Path, args: argparse.Namespace
 ) -> tuple[list[CaseRow], list[SampledRow], dict[str, str]]:
-    """Every case at every block size on both sides."""
-    rows: list[CaseRow] = []
-    sampled: list[SampledRow] = []
+    """Every case at every block size on both sides; what is kept is not run again."""
     about = {
         "date": datetime.date.today().isoformat(),
         "ours: transformers": transformers.__version__,
         "ours: torch": torch.__version__,
     }
+    made_by = about | {"draws": args.draws, "packages": list(PACKAGES)}
     cases = [c for c in CASES if not args.only or args.only in f"{c.target} {c.name}"]
+    parts = {c: part for c in cases if args.keep and (part := read_part(args.keep, c, made_by))}
+    missing = [c for c in cases if c not in parts]
+    for case, part in run_cases(python, missing, args) if missing else ():
+        parts[case] = part
+        if args.keep:
+            write_part(args.keep, case, made_by, part)
+    ordered = [parts[case] for case in cases]
+    for part in ordered:
+        about |= {f"official: {name}": version for name, version in part.official.items()}
+    return (
+        [row for part in ordered for row in part.rows],
+        [row for part in ordered for row in part.sampled],
+        about,
+    )
+
+
+def run_cases(
+    python: Path, cases: list[Case], args: argparse.Namespace
+) -> Iterator[tuple[Case, Part]]:
+    """Run cases on both sides, one after the other."""
     log = args.env_dir / "parity.log"
     with tempfile.TemporaryDirectory() as folder, running(python, WORKER, log=log) as peer:
         for number, case in enumerate(cases):
             print(f"{number + 1}/{len(cases)} {case.target}, {case.name}", file=sys.stderr)
             pair, loaded = open_both(case, Path(folder), number, peer)
-            about |= {f"official: {k}": loaded[k] for k in ("dflash", "torch", "transformers")}
             not_loaded = tuple(loaded["missing_keys"] + loaded["unexpected_keys"])
-            for block_size in (2, 5, case.block_size):
-                rows.append(compare_case(pair, block_size, peer, not_loaded))
-            print(f"  {', '.join(verdict(r) for r in rows[-3:])}", file=sys.stderr)
-            if case.draws:
-                sampled += compare_draws(pair.target, pair.draft, case, peer, args.draws)
-    return rows, sampled, about
+            rows = tuple(
+                compare_case(pair, size, peer, not_loaded) for size in (2, 5, case.block_size)
+            )
+            print(f"  {', '.join(verdict(r) for r in rows)}", file=sys.stderr)
+            sampled = (
+                compare_draws(pair.target, pair.draft, case, peer, args.draws) if case.draws else []
+            )
+            official = {name: loaded[name] for name in ("dflash", "torch", "transformers")}
+            yield case, Part(rows, tuple(sampled), official)
 
 
 def open_both(case: Case, folder: Path, number: int, peer: Peer) -> tuple[Pair, dict[str, Any]]:
@@ -145,20 +175,20 @@ def open_both(case: Case, folder: Path, number: int, peer: Peer) -> tuple[Pair, 
     for name, tensor in ours.state_dict().items():
         if not torch.equal(tensor, theirs.state_dict()[name]):
             loaded["missing_keys"].append(f"{name} (changed by their save)")
-    return Pair(case, target, ours), loaded
+    own = tuple(own_answer(target, list(prompt), MAX_NEW_TOKENS) for prompt in PROMPTS)
+    return Pair(case, target, ours, own), loaded
 
 
 def compare_case(pair: Pair, block_size: int, peer: Peer, not_loaded: tuple[str, ...]) -> CaseRow:
     """All prompts of one case at one block size."""
     row = CaseRow(pair.case, block_size, not_loaded)
-    for prompt in PROMPTS:
+    for prompt, reference in zip(PROMPTS, pair.own, strict=True):
         ids = list(prompt)
         job = {
             "ids": ids, "max_new_tokens": MAX_NEW_TOKENS, "stop_ids": None,
             "block_size": block_size,
         }  # fmt: skip
         theirs = peer.ask(job)
-        reference = own_answer(pair.target, ids, MAX_NEW_TOKENS)
         fast = answer(pair, ids, block_size, plain=False)
         plain = answer(pair, ids, block_size, plain=True)
         row.add(reference, fast, plain, theirs)
