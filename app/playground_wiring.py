@@ -18,6 +18,8 @@ from app.form import FORM_FIELDS, OWN_PAIR, PlaygroundForm
 from app.handlers import PlaygroundHandlers, Views
 from app.recorded import recorded_runs
 from app.runs import read_limited
+from app.served import ServerForm
+from app.server_wiring import wire_servers
 from app.session import PairChoice
 from app.share import read_link
 from app.tabs.playground import Playground
@@ -36,6 +38,7 @@ def wire_playground(
     """Connect the tab; ``formula`` (in Learn) is refilled after every run."""
     outputs = [*page.outputs, formula, page.look]
     _wire_form(page, handlers)
+    wire_servers(page, handlers)
     _wire_race(page, outputs, handlers)
     _wire_replays(page, outputs, handlers)
     _wire_load(demo, page, outputs, handlers)
@@ -46,8 +49,9 @@ def _wire_race(page: Playground, outputs: Outputs, handlers: PlaygroundHandlers)
         return wiring.race_outputs(handlers.on_pressed(wiring.session_id(request)))
 
     def on_run(request: gr.Request, *values: Any) -> Iterator[list[Any]]:
-        form = PlaygroundForm(*values)
-        yield from _streamed(handlers.on_run(form, wiring.session_id(request)))
+        form = PlaygroundForm(*values[: len(FORM_FIELDS)])
+        servers = ServerForm(*values[len(FORM_FIELDS) :])
+        yield from _streamed(handlers.on_run(form, wiring.session_id(request), servers))
 
     def on_check(request: gr.Request, block_size: float) -> Iterator[list[Any]]:
         yield from _streamed(handlers.on_check(int(block_size), wiring.session_id(request)))
@@ -70,7 +74,7 @@ def _wire_race(page: Playground, outputs: Outputs, handlers: PlaygroundHandlers)
     }
     pressed: dict[str, Any] = {"queue": False, **_PRIVATE}
     run = page.run.click(on_pressed, None, outputs, **pressed).then(
-        on_run, page.form, outputs, **device
+        on_run, page.run_form, outputs, **device
     )
     check = page.check.click(on_pressed, None, outputs, **pressed).then(
         on_check, page.what_block, outputs, **device
@@ -85,9 +89,12 @@ def _wire_race(page: Playground, outputs: Outputs, handlers: PlaygroundHandlers)
 
 
 def _streamed(views: Views) -> Iterator[list[Any]]:
+    shown = None
     with closing(views):
         for shown in views:
             yield wiring.race_outputs(shown)
+    if shown is None:  # Gradio empties every output of a generator that yields nothing
+        yield wiring.race_outputs(PlaygroundView())
 
 
 def _wire_replays(page: Playground, outputs: Outputs, handlers: PlaygroundHandlers) -> None:

@@ -28,12 +28,12 @@ def session_id(request: gr.Request) -> str:
 def race_outputs(view: PlaygroundView) -> list[Any]:
     """Every output of the playground, in the order of ``Playground.outputs``."""
     return [
-        *(_or_skip(value) for value in (view.status, view.headline, view.stage)),
+        *(or_skip(value) for value in (view.status, view.headline, view.stage)),
         *_chart_outputs(view.charts),
         *_buttons(view.running),
         *what_if_outputs(view.what_if),
         *(
-            _or_skip(value)
+            or_skip(value)
             for value in (view.takeaway, view.kept, view.pair_card, view.formula, view.look)
         ),
     ]
@@ -51,7 +51,8 @@ def what_if_outputs(view: WhatIfView | None) -> list[Any]:
     return [slider, view.text, gr.update(value=view.figure, visible=view.figure is not None)]
 
 
-def _or_skip(value: str | None) -> Any:
+def or_skip(value: str | None) -> Any:
+    """An output that keeps what it has for ``None``."""
     return gr.skip() if value is None else value
 
 

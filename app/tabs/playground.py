@@ -15,9 +15,14 @@ from app.hosted import HOME, Limits
 from app.pair_card import DEFAULT_PAIR, pair_card, pair_choices, trained_block
 from app.recorded import recorded_runs
 from app.runs import Run
+from app.tabs.servers import Servers, build_engine, build_servers
 
 _HERE = Path(__file__).parent.parent
 _NUM_FRONT_CHARTS = 3
+RUN_HERE = "Run it here"
+RUN_SERVED = "Race the servers"
+LOOK_HERE = "Look closer: odds of every slot"
+LOOK_SERVED = "Look closer: where the texts part"
 
 
 @dataclass(frozen=True, slots=True)
@@ -38,6 +43,10 @@ class Playground:
     top_k: gr.Number
     top_p: gr.Number
     thinking: gr.Checkbox
+    more: gr.Accordion
+    servers: Servers
+    local_settings: gr.Column  # a server has its own
+    what_if_part: gr.Column
     marks: gr.HTML
     advice: gr.HTML
     use_advice: gr.Button
@@ -67,6 +76,11 @@ class Playground:
         ]  # fmt: skip
 
     @property
+    def run_form(self) -> list[gr.components.Component]:
+        """The inputs of a race: those of ``PlaygroundForm``, then those of ``ServerForm``."""
+        return [*self.form, *self.servers.form]
+
+    @property
     def outputs(self) -> list[gr.components.Component]:
         """This tab's outputs in the order of ``wiring.race_outputs``, up to Learn's formula."""
         return [
@@ -88,7 +102,9 @@ def build_playground(limits: Limits = HOME) -> Playground:
     parts["stage"] = _scripted("stage", "stage.js")
     parts |= _replays()
     parts["charts"] = _charts()
-    parts |= _what_if()
+    with gr.Column(min_width=280) as what_if_part:
+        parts |= _what_if()
+    parts["what_if_part"] = what_if_part
     gr.HTML("<h2>Take it away</h2>", apply_default_css=False)
     parts["takeaway"] = _scripted("takeaway", "takeaway.js")
     gr.HTML("<h2>Your runs</h2>", apply_default_css=False)
@@ -126,9 +142,7 @@ def _replays() -> dict[str, Any]:
         open_file = gr.UploadButton(
             "Open a saved run", file_types=[".json"], size="sm", min_width=150, scale=0
         )
-        look_closer = gr.Button(
-            "Look closer: odds of every slot", size="sm", min_width=220, scale=0, elem_id="look"
-        )
+        look_closer = gr.Button(LOOK_HERE, size="sm", min_width=220, scale=0, elem_id="look")
     look = gr.HTML(apply_default_css=False, elem_id="look-result")
     return {
         "recorded": recorded,
@@ -164,6 +178,7 @@ def _what_if() -> dict[str, Any]:
 
 def _top_line(limits: Limits) -> dict[str, Any]:
     with gr.Row(elem_id="top-line"):
+        engine = build_engine(limits)
         pair = gr.Dropdown(
             pair_choices(limits),
             value=DEFAULT_PAIR,
@@ -178,7 +193,15 @@ def _top_line(limits: Limits) -> dict[str, Any]:
     with gr.Group(visible=False) as own, gr.Row():
         target = gr.Textbox(label="Target: folder or hub id", placeholder="Qwen/Qwen3-4B")
         draft = gr.Textbox(label="Draft: folder or hub id", placeholder="z-lab/Qwen3-4B-DFlash-b16")
-    return {"pair": pair, "pair_card": card, "own": own, "target": target, "draft": draft}
+    servers = build_servers(engine, limits)
+    return {
+        "pair": pair,
+        "pair_card": card,
+        "own": own,
+        "target": target,
+        "draft": draft,
+        "servers": servers,
+    }
 
 
 def _form() -> dict[str, Any]:
@@ -203,7 +226,7 @@ def _form() -> dict[str, Any]:
                     for example in EXAMPLES
                 )
             with gr.Row(elem_id="go"):
-                run = gr.Button("Run it here", variant="primary", elem_id="run", min_width=120)
+                run = gr.Button(RUN_HERE, variant="primary", elem_id="run", min_width=120)
                 stop = gr.Button("Stop", interactive=False, elem_id="stop", min_width=100)
         with gr.Column(scale=2, min_width=300):
             settings = _settings()
@@ -212,24 +235,25 @@ def _form() -> dict[str, Any]:
 
 def _settings() -> dict[str, Any]:
     trained = trained_block(DEFAULT_PAIR)
-    block = gr.Slider(
-        1,
-        trained,
-        value=trained,
-        step=1,
-        label="Block size",
-        info=f"1 = one token at a time; this draft was trained for {trained}",
-        elem_id="block",
-    )
-    marks = _scripted("block-marks", "block_marks.js")
-    with gr.Row(elem_id="advice-row"):
-        advice = gr.HTML(elem_id="advice", apply_default_css=False, min_width=220)
-        use_advice = gr.Button("Use it", size="sm", scale=0, min_width=80, elem_id="use-advice")
+    with gr.Column(min_width=280, elem_id="local-settings") as local_settings:
+        block = gr.Slider(
+            1,
+            trained,
+            value=trained,
+            step=1,
+            label="Block size",
+            info=f"1 = one token at a time; this draft was trained for {trained}",
+            elem_id="block",
+        )
+        marks = _scripted("block-marks", "block_marks.js")
+        with gr.Row(elem_id="advice-row"):
+            advice = gr.HTML(elem_id="advice", apply_default_css=False, min_width=220)
+            use_advice = gr.Button("Use it", size="sm", scale=0, min_width=80, elem_id="use-advice")
     with gr.Row():
         max_new_tokens = gr.Number(128, label="Max tokens", precision=0, minimum=1, min_width=80)
         temperature = gr.Number(0.0, label="Temperature", minimum=0, step=0.1, min_width=80)
         seed = gr.Number(0, label="Seed", precision=0, minimum=0, min_width=80)
-    with gr.Accordion("more", open=False), gr.Row():
+    with gr.Accordion("more", open=False) as more, gr.Row():
         top_k = gr.Number(0, label="Top-k, 0 = all", precision=0, minimum=0, min_width=90)
         top_p = gr.Number(1.0, label="Top-p", minimum=0.01, maximum=1, step=0.05, min_width=90)
         thinking = gr.Checkbox(False, label="Thinking, if the model has it", min_width=90)
@@ -244,6 +268,8 @@ def _settings() -> dict[str, Any]:
         "top_k": top_k,
         "top_p": top_p,
         "thinking": thinking,
+        "more": more,
+        "local_settings": local_settings,
     }
 
 

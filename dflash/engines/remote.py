@@ -14,8 +14,6 @@ from contextlib import closing
 from dataclasses import dataclass
 from typing import Any, Literal
 
-import httpx
-
 from dflash.engines.answer import Answer
 from dflash.engines.counters import Counters, is_only_request, read_counters, spec_between
 from dflash.engines.dialect import Adapter, json_object
@@ -25,6 +23,7 @@ from dflash.engines.server_client import (
     MakeTransport,
     ServerClient,
     ShouldStop,
+    make_plain_transport,
     never,
     same_origin,
 )
@@ -78,7 +77,7 @@ class RemoteEngine:
         needs_both: bool = True,
         read_timeout_s: float = READ_S,
         guard: UrlGuard | None = None,
-        make_transport: MakeTransport = httpx.HTTPTransport,
+        make_transport: MakeTransport = make_plain_transport,
     ) -> None:
         self._adapter = adapter
         self._ask_again = ask_again

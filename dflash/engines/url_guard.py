@@ -14,7 +14,7 @@ from typing import TypeAlias
 
 import httpx
 
-from dflash.engines.server_client import root_url
+from dflash.engines.server_client import make_plain_transport, root_url
 from dflash.errors import EngineError
 
 Address: TypeAlias = ipaddress.IPv4Address | ipaddress.IPv6Address
@@ -47,7 +47,7 @@ class UrlGuard:
 
     def make_transport(self) -> httpx.BaseTransport:
         """A transport that checks every address that it connects to."""
-        return GuardedTransport(self, httpx.HTTPTransport())
+        return GuardedTransport(self, make_plain_transport())
 
     def addresses(self, url: httpx.URL) -> list[str]:
         """The addresses a connection may use now. Raises ``EngineError`` if any is forbidden."""
