@@ -171,7 +171,8 @@ def latest_for(
 ) -> Measurement | None:
     """Return the newest measurement of this pair on this machine, or ``None``.
 
-    A pair matches by its id, or by both model ids. Files that cannot be read are passed over.
+    A pair matches by its id, or by both model ids; a folder may be written in any way. Files that
+    cannot be read are passed over.
     """
     kind = model.model_fields["kind"].default
     found: list[Measurement] = []
@@ -182,10 +183,20 @@ def latest_for(
             continue
         about = measurement.provenance
         same_pair = pair_id is not None and about.pair_id == pair_id
-        same_ids = (about.target_id, about.draft_id) == (target_id, draft_id)
+        same_ids = _same(about.target_id, target_id) and _same(about.draft_id, draft_id)
         if about.machine_id == machine_id and (same_pair or same_ids):
             found.append(measurement)
     return max(found, key=lambda m: m.provenance.date, default=None)
+
+
+def _same(measured: str, asked: str | None) -> bool:
+    """Whether two names mean one model: equal, or one folder however it is written."""
+    if asked is None or measured == asked:
+        return measured == asked
+    try:
+        return Path(asked).is_dir() and Path(measured).resolve() == Path(asked).resolve()
+    except (OSError, ValueError, RuntimeError):  # no path at all
+        return False
 
 
 def _slug(name: str) -> str:

@@ -3,11 +3,14 @@
 from __future__ import annotations
 
 import json
+import os
 from pathlib import Path
 
 import pytest
 from tiny_pair import write_tiny_pair
 
+from advisor import gather
+from advisor.answer import recommend_for
 from dflash.benchmark import curves
 from dflash.benchmark.__main__ import main
 from dflash.benchmark.library import GenerateBaseline
@@ -117,6 +120,16 @@ def test_tuning_judges_on_other_prompts_and_prints_predicted_beside_measured(
     assert saved.judged.block_size == found["block_size"]
     assert (saved.num_tuning_prompts, saved.num_judging_prompts) == (2, 2)
     assert {t.block_size for t in saved.tuned} == {2, 8}
+    # The advisor then answers with what was measured, whichever way the same pair is named.
+    model, draft = flags[flags.index("--model") + 1], flags[flags.index("--draft-model") + 1]
+    for named in (draft, f"{draft}/config.json", os.path.relpath(draft)):
+        answer = recommend_for(gather.Request(draft=named, target=model))
+        block = answer.knobs["block_size"]
+        measured = {t.block_size: t for t in (*saved.tuned, saved.judged)}
+        best = max(measured.values(), key=lambda t: t.decode_speedup.median)
+        assert block.rung == "measured"
+        assert block.value == (best.block_size if best.decode_speedup.median > 1 else 1)
+        assert f"{best.decode_speedup.median:.2f}x" in block.reason
 
 
 def test_the_mlx_backend_is_measured_against_its_own_loop(
