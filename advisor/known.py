@@ -93,6 +93,19 @@ def target_names(target: TargetFacts) -> tuple[str, ...]:
     return tuple(name for name in (target.hub_id, target.path, *target.aliases) if name)
 
 
+def same_numbers(draft: DraftSpec, facts: DraftFacts) -> bool:
+    """Whether the taps are equal and no other known number but the block differs."""
+    if draft.target_layer_ids is None or draft.target_layer_ids != facts.target_layer_ids:
+        return False
+    both = (
+        (draft.num_target_layers, facts.num_target_layers),
+        (draft.shape.hidden_size, facts.hidden_size),
+        (draft.shape.num_layers, facts.num_layers),
+        (draft.mask_token_id, facts.mask_token_id),
+    )
+    return all(None in (ours, theirs) or ours == theirs for ours, theirs in both)
+
+
 def draft_from_facts(pair: PairPreset) -> DraftSpec:
     """Return what the catalogue knows of a pair's draft. ``raw`` is empty: no file was read."""
     facts = pair.draft

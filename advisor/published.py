@@ -9,7 +9,7 @@ from dataclasses import dataclass, replace
 from statistics import median
 
 from advisor.catalog import PublishedResult, match_draft, match_target, published_results
-from advisor.known import known_pairs, target_from_facts, target_names
+from advisor.known import known_pairs, same_numbers, target_from_facts, target_names
 from advisor.schema import DraftSpec, TargetSpec, Task
 from advisor.situation import Published, PublishedSpeed, TauBand
 from dflash.presets import DraftFacts, PairPreset
@@ -48,18 +48,9 @@ def lookalike(draft: DraftSpec) -> PairPreset | None:
 
 
 def _resembles(draft: DraftSpec, facts: DraftFacts) -> bool:
-    if facts.target_layer_ids is None or facts.target_layer_ids != draft.target_layer_ids:
-        return False
-    if facts.block_size is None or facts.block_size != draft.block_size:
-        return False
-    both = (
-        (draft.dialect == "dflash2", facts.format == "dflash2"),
-        (draft.num_target_layers, facts.num_target_layers),  # GGUF does not say
-        (draft.shape.hidden_size, facts.hidden_size),
-        (draft.shape.num_layers, facts.num_layers),
-        (draft.mask_token_id, facts.mask_token_id),
-    )
-    return all(None in (ours, theirs) or ours == theirs for ours, theirs in both)
+    same_block = facts.block_size is not None and facts.block_size == draft.block_size
+    same_kind = (facts.format == "dflash2") == (draft.dialect == "dflash2")
+    return same_block and same_kind and same_numbers(draft, facts)
 
 
 def completed(target: TargetSpec, pair: PairPreset) -> TargetSpec:

@@ -10,7 +10,13 @@ from collections.abc import Callable
 from dataclasses import dataclass, field
 from functools import cached_property
 
-from advisor.known import known_pairs, pairs_with_draft, pairs_with_target, target_names
+from advisor.known import (
+    known_pairs,
+    pairs_with_draft,
+    pairs_with_target,
+    same_numbers,
+    target_names,
+)
 from advisor.schema import DraftSpec, EngineName, Finding, Severity, TargetSpec, TokenizerSpec
 from dflash.presets import DraftFacts, PairPreset
 
@@ -153,28 +159,14 @@ class Case:
     def lookalikes_of_any_block(self) -> tuple[DraftFacts, ...]:
         """The same, whatever their block size."""
         named = self.pairs or self.target_pairs
-        candidates = named or known_pairs()
+        if not named and self.draft.num_target_layers is None:
+            return ()  # numbers alone need that one too
         return tuple(
             facts
-            for pair in candidates
+            for pair in named or known_pairs()
             for facts in pair.drafts
-            if _agrees(self.draft, facts, by_name=bool(named))
+            if same_numbers(self.draft, facts)
         )
-
-
-def _agrees(draft: DraftSpec, facts: DraftFacts, *, by_name: bool) -> bool:
-    """Whether the taps are equal and nothing but the block may differ."""
-    if draft.target_layer_ids is None or draft.target_layer_ids != facts.target_layer_ids:
-        return False
-    if not by_name and draft.num_target_layers is None:
-        return False
-    both = (
-        (draft.num_target_layers, facts.num_target_layers),
-        (draft.shape.hidden_size, facts.hidden_size),
-        (draft.shape.num_layers, facts.num_layers),
-        (draft.mask_token_id, facts.mask_token_id),
-    )
-    return all(ours is None or theirs is None or ours == theirs for ours, theirs in both)
 
 
 @dataclass(frozen=True, slots=True)
