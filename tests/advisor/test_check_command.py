@@ -161,11 +161,11 @@ def test_a_reader_that_stops_early_brings_no_traceback(tmp_path):
 def test_a_gguf_with_a_large_vocabulary_is_read_quickly(tmp_path):
     vocabulary = {"tokenizer.ggml.tokens": [f"token {i}" for i in range(150_000)]}
     path = write_gguf(tmp_path / "big.gguf", gguf_metadata() | vocabulary)
-    start = time.perf_counter()
+    start = time.process_time()
     spec = load_draft(path).spec
     assert spec.target_layer_ids == (1, 9, 17, 25, 33)
     assert spec.shape.vocab_size == 150_000
-    assert time.perf_counter() - start < 5  # about 0.1 s alone; the bound is for a busy machine
+    assert time.process_time() - start < 1  # about 0.1 s; not by the clock, for busy machines
 
 
 def test_a_folder_without_a_config_and_one_with_two_ggufs_say_so(tmp_path, capsys):
@@ -355,15 +355,16 @@ def test_the_rule_list_in_docs_is_fresh():
 def test_check_starts_fast_and_loads_neither_torch_nor_gradio(tmp_path):
     draft = write_json(tmp_path / "draft.json", zlab_4b())
     script = (
-        "import sys; from advisor.__main__ import main; code = main(sys.argv[1:]); "
-        "print(sorted({'torch', 'gradio', 'transformers', 'mlx'} & set(sys.modules))); sys.exit(code)"
+        "import sys, time; from advisor.__main__ import main; code = main(sys.argv[1:]); "
+        "print(sorted({'torch', 'gradio', 'transformers', 'mlx'} & set(sys.modules))); "
+        "print(time.process_time()); sys.exit(code)"
     )
-    start = time.perf_counter()
     done = subprocess.run(
         [sys.executable, "-c", script, "check", "--draft", draft],
         capture_output=True, text=True, cwd=ROOT, env=os.environ | {"PYTHONPATH": str(ROOT)},
         timeout=60,
     )  # fmt: skip
     assert done.returncode == 0, done.stderr
-    assert done.stdout.splitlines()[-1] == "[]"
-    assert time.perf_counter() - start < 10  # about 0.6 s alone; the bound is for a busy machine
+    *_, loaded, spent_s = done.stdout.splitlines()
+    assert loaded == "[]"
+    assert float(spent_s) < 1  # about 0.25 s; not by the clock, for busy machines
