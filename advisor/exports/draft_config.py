@@ -61,6 +61,7 @@ def _new(target: TargetSpec, knobs: dict[str, Knob]) -> dict[str, Any] | None:
         "layer_types": [sliding] * (NUM_DRAFT_LAYERS - 1) + ["full_attention"],
         "sliding_window": window,
         "use_sliding_window": window is not None,
+        "is_causal": False,  # written, because engines differ on what its absence means
         "hidden_size": shape.hidden_size,
         "intermediate_size": shape.intermediate_size,
         "num_attention_heads": shape.num_attention_heads,
@@ -89,4 +90,7 @@ def _windowed(draft: DraftSpec, window: int) -> dict[str, Any]:
         "layer_types": ["sliding_attention"] * (num_layers - 1) + ["full_attention"],
         "sliding_window": window,
         "use_sliding_window": True,
+        # Unwritten, it means causal for sliding layers and bidirectional for full ones, so a layer
+        # made sliding would turn causal (https://github.com/sgl-project/sglang/pull/34524).
+        "is_causal": bool(draft.is_causal),
     }

@@ -160,6 +160,7 @@ def test_a_trained_window_is_never_imposed_again():
 
 
 def test_the_windowed_draft_config_changes_only_the_window():
+    """Not the direction of attention either: unwritten, a layer made sliding would turn causal."""
     config = json.loads(render(answer(workload=LONG), "draft-config").text)
     kinds = ["sliding_attention"] * 4 + ["full_attention"]
     assert config == {
@@ -167,7 +168,11 @@ def test_the_windowed_draft_config_changes_only_the_window():
         "layer_types": kinds,
         "sliding_window": 4096,
         "use_sliding_window": True,
+        "is_causal": False,
     }
+    causal = replace(DRAFT, is_causal=True, raw={**RAW, "is_causal": True})
+    config = json.loads(render(answer(draft=causal, workload=LONG), "draft-config").text)
+    assert config["is_causal"] is True
     with pytest.raises(ExportError, match="no draft config to write"):
         render(answer(workload=SHORT), "draft-config")
 
