@@ -23,10 +23,15 @@ def _filled(run: Run) -> str | None:
     spec = run.comparison.dflash.spec
     if step is None or cycle is None or spec is None or not spec.tau:
         return None
-    speedup = step.total_s * spec.tau / cycle.total_s
+    speedup, raced = step.total_s * spec.tau / cycle.total_s, run.comparison.speedup
+    whole = (
+        f" Counting every cycle, the race itself gave {view.factor(raced)}."
+        if raced and view.factor(raced) != view.factor(speedup)
+        else ""
+    )
     return (
         f"{view.badge(run.source, run.where)} {view.milliseconds(step.total_s)} × {spec.tau:.2f} / "
         f"({view.milliseconds(cycle.draft_s)} + {view.milliseconds(cycle.verify_s + cycle.other_s)}"
         f") = <b>{view.factor(speedup)}</b>: one step of the target, times the tokens that a cycle "
-        "gives, over what a cycle costs."
+        f"gives, over what a cycle costs (medians).{whole}"
     )

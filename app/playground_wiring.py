@@ -148,29 +148,39 @@ def _wire_load(
     def on_link(request: gr.Request) -> list[Any]:
         known = frozenset(pair_id for _, pair_id in pair_card.pair_choices(handlers.limits))
         fields = read_link(dict(request.query_params), known_pairs=known)
-        return [
-            gr.update(value=fields[name]) if name in fields else gr.skip() for name in FORM_FIELDS
-        ]
+        updates = {name: gr.update(value=value) for name, value in fields.items()}
+        shown = [gr.skip(), gr.skip()]
+        if "pair_id" in fields:
+            *shown, block = _of_pair(handlers, fields["pair_id"], fields.get("block_size"))
+            updates["block_size"] = block
+        return [*(updates.get(name, gr.skip()) for name in FORM_FIELDS), *shown]
 
     demo.load(on_load, None, outputs, queue=False, **_PRIVATE)
-    demo.load(on_link, None, page.form, queue=False, **_PRIVATE)
+    demo.load(on_link, None, [*page.form, page.pair_card, page.own], queue=False, **_PRIVATE)
 
 
 def _wire_form(page: Playground, handlers: PlaygroundHandlers) -> None:
     def on_pair(pair_id: str) -> list[Any]:
-        trained = pair_card.trained_block(pair_id)
-        engine = handlers.pool.peek(PairChoice(pair_id))
-        return [
-            pair_card.pair_card(pair_id, engine),
-            gr.update(visible=pair_id == OWN_PAIR),
-            gr.update(maximum=trained, value=trained, info=_block_info(trained)),
-        ]
+        return _of_pair(handlers, pair_id, None)
 
-    page.pair.change(
+    # Only what a visitor picks: a link sets the pair as well, and brings a block of its own.
+    page.pair.input(
         on_pair, page.pair, [page.pair_card, page.own, page.block], queue=False, **_PRIVATE
     )
     for chip, example in zip(page.chips, EXAMPLES, strict=True):
         chip.click(None, None, page.prompt, js=_setter(example.prompt), **_PRIVATE)
+
+
+def _of_pair(handlers: PlaygroundHandlers, pair_id: str, block_size: int | None) -> list[Any]:
+    """Card, fields for a pair of one's own, and the slider, at its end unless a block is given."""
+    trained = pair_card.trained_block(pair_id)
+    engine = handlers.pool.peek(PairChoice(pair_id))
+    value = trained if block_size is None else min(block_size, trained)
+    return [
+        pair_card.pair_card(pair_id, engine),
+        gr.update(visible=pair_id == OWN_PAIR),
+        gr.update(maximum=trained, value=value, info=_block_info(trained)),
+    ]
 
 
 def _setter(text: str) -> str:

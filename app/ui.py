@@ -35,7 +35,10 @@ _HEADER = """<header class="page-head"><h1>DFlash Playground</h1>
 _CACHE_S = (1800, 86_400)  # every half hour, uploads and exports older than a day are removed
 _SHORTCUTS = """() => {
   document.addEventListener('keydown', (e) => {
-    const press = (id) => document.getElementById(id)?.click();
+    const press = (id) => { // not from another tab, where nobody would see what it did
+      const button = document.getElementById(id);
+      if (button?.offsetParent) button.click();
+    };
     if (e.key === 'Enter' && (e.ctrlKey || e.metaKey)) { e.preventDefault(); press('run'); }
     if (e.key === 'Escape') press('stop');
   });
