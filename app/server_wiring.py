@@ -33,6 +33,7 @@ def wire_servers(page: Playground, handlers: PlaygroundHandlers) -> None:
         return [
             card,
             gr.update(visible=served),
+            gr.update(visible=served),
             gr.update(visible=not served),
             gr.update(visible=not served and pair_id == OWN_PAIR),
             here_only,
@@ -48,8 +49,8 @@ def wire_servers(page: Playground, handlers: PlaygroundHandlers) -> None:
 
     servers = page.servers
     changed = [
-        page.pair_card, servers.part, page.pair, page.own, page.local_settings, page.what_if_part,
-        page.run, page.look_closer, page.more,
+        page.pair_card, servers.part, servers.ask, page.pair, page.own, page.local_settings,
+        page.what_if_part, page.run, page.look_closer, page.more,
     ]  # fmt: skip
     servers.engine.change(
         on_engine,

@@ -19,7 +19,7 @@ class Servers:
     """Which engine, and the servers if it is one."""
 
     engine: gr.Radio
-    part: gr.Column
+    part: gr.Group
     kind: gr.Radio
     url: gr.Textbox
     baseline_url: gr.Textbox
@@ -51,44 +51,42 @@ def build_servers(engine: gr.Radio, limits: Limits) -> Servers:
         if limits.is_hosted
         else "as vLLM, SGLang or llama-server prints it when it starts"
     )
-    with gr.Column(visible=False, elem_id="servers") as part:
-        with gr.Group():
-            with gr.Row():
-                kind = gr.Radio(
-                    list(KINDS), value=KINDS[0][1], label="Kind of server", min_width=220
-                )
-                model = gr.Textbox(
-                    label="Model name",
-                    info="empty: the first one that each server lists",
-                    html_attributes=_PLAIN,
-                    min_width=220,
-                )
-            with gr.Row():
-                url = gr.Textbox(
-                    label="DFlash server: URL",
-                    info=where,
-                    placeholder="http://127.0.0.1:8001",
-                    html_attributes=_PLAIN,
-                    min_width=220,
-                )
-                baseline_url = gr.Textbox(
-                    label="The same target without a draft: URL",
-                    info="may be empty for llama.cpp, which drafts or not per request",
-                    placeholder="http://127.0.0.1:8000",
-                    html_attributes=_PLAIN,
-                    min_width=220,
-                )
-            with gr.Accordion("keys, if the servers ask for one", open=False), gr.Row():
-                api_key = _key("Key of the DFlash server")
-                baseline_api_key = _key("Key of the other server")
+    with gr.Group(visible=False) as part:
         with gr.Row():
-            ask = gr.Button(
-                "Ask the servers: do they speculate?",
-                size="sm",
-                scale=0,
-                min_width=280,
-                elem_id="ask-servers",
+            kind = gr.Radio(list(KINDS), value=KINDS[0][1], label="Kind of server", min_width=220)
+            model = gr.Textbox(
+                label="Model name",
+                info="empty: the first one that each server lists",
+                html_attributes=_PLAIN,
+                min_width=220,
             )
+        with gr.Row():
+            url = gr.Textbox(
+                label="DFlash server: URL",
+                info=where,
+                placeholder="http://127.0.0.1:8001",
+                html_attributes=_PLAIN,
+                min_width=220,
+            )
+            baseline_url = gr.Textbox(
+                label="The same target without a draft: URL",
+                info="may be empty for llama.cpp, which drafts or not per request",
+                placeholder="http://127.0.0.1:8000",
+                html_attributes=_PLAIN,
+                min_width=220,
+            )
+        with gr.Accordion("keys, if the servers ask for one", open=False), gr.Row():
+            api_key = _key("Key of the DFlash server")
+            baseline_api_key = _key("Key of the other server")
+    with gr.Row():
+        ask = gr.Button(
+            "Ask the servers: do they speculate?",
+            size="sm",
+            scale=0,
+            min_width=280,
+            visible=False,
+            elem_id="ask-servers",
+        )
     return Servers(
         engine=engine,
         part=part,
