@@ -284,6 +284,18 @@ def test_this_machine_is_raced_whatever_the_server_fields_hold(page):
     assert handlers.sessions.of("a").run.dflash.engine.backend == "torch"
 
 
+def test_what_a_server_says_is_shown_as_text(page, servers):
+    evil = "<img src=x onerror=alert(1)>"
+    other = [evil, *FakeVllm(True).words[1:]]
+    drafting, plain = servers(model=evil, words=other, plain={"model": evil})
+    handlers = page()
+    last = raced(handlers, named(drafting.url, plain.url))[-1]
+    shown = [last.status, last.headline, last.pair_card, list(handlers.on_look("a"))[-1].look]
+    shown.append(raced(handlers, named(drafting.url, plain.url, model="<img>"))[-1].status)
+    assert all("<img" not in part for part in shown)
+    assert all("&lt;img" in part for part in (last.headline, last.pair_card, shown[-1]))
+
+
 # ---- public pages ---------------------------------------------------------------------------------
 
 

@@ -1,0 +1,70 @@
+"""A served model raced from the page in Chromium, against servers on real sockets."""
+
+from __future__ import annotations
+
+import shutil
+from collections.abc import Iterator
+
+import pytest
+from fake_servers import FakeVllm
+
+from app.theme import build_theme
+from app.ui import CSS, build_demo
+
+playwright = pytest.importorskip("playwright.sync_api")
+pytestmark = pytest.mark.browser
+CHROMIUM = shutil.which("chromium") or shutil.which("chromium-browser") or shutil.which("chrome")
+if CHROMIUM is None:
+    pytest.skip("no Chromium here", allow_module_level=True)
+
+KEY = "key-that-no-browser-may-keep"
+
+
+@pytest.fixture(scope="module")
+def site(counting_engine) -> Iterator[str]:
+    demo = build_demo(lambda choice, report: counting_engine())
+    demo.queue()
+    _, url, _ = demo.launch(
+        prevent_thread_lock=True, quiet=True, theme=build_theme(), css_paths=CSS
+    )
+    yield url
+    demo.close()
+
+
+def test_servers_are_named_asked_and_raced_and_nothing_of_theirs_stays_in_the_browser(site):
+    faults: list[str] = []
+    with (
+        FakeVllm(True, key=KEY) as drafting,
+        FakeVllm(False) as plain,
+        playwright.sync_playwright() as driver,
+    ):
+        args = ["--no-sandbox", "--disable-dev-shm-usage", "--disable-gpu"]
+        browser = driver.chromium.launch(executable_path=CHROMIUM, args=args)
+        page = browser.new_page(viewport={"width": 390, "height": 844})
+        page.set_default_timeout(90_000)
+        page.on("pageerror", lambda error: faults.append(str(error)))
+        page.goto(site)
+        page.locator("#stage .lanes").wait_for()
+        page.locator("#engine").get_by_label("a server").check()
+        page.get_by_label("DFlash server: URL").fill(drafting.url)
+        page.get_by_label("The same target without a draft: URL").fill(plain.url)
+        page.get_by_text("keys, if the servers ask for one").click()
+        page.get_by_label("Key of the DFlash server").fill(KEY)
+        assert page.get_by_label("Key of the DFlash server").get_attribute("type") == "password"
+        assert not page.locator("#block").is_visible() and not page.locator("#what-if").is_visible()
+        page.locator("#ask-servers").click()
+        page.locator("#pair-card .dot-on").nth(1).wait_for()
+        page.locator("#run").click()
+        page.locator("#headline", has_text="measured here").wait_for()
+        page.wait_for_timeout(1_500)  # what follows a race must not empty the page
+        assert "identical text, 40 of 40 tokens" in page.locator("#headline").inner_text()
+        left, right = page.locator(".lane-text").all_inner_texts()
+        assert left == right and "w40" in left
+        assert all("40 tokens" in head for head in page.locator(".lane-meta").all_inner_texts())
+        assert page.evaluate("document.documentElement.scrollWidth <= window.innerWidth")
+        stores = "JSON.stringify([localStorage, sessionStorage, document.cookie, location.href])"
+        assert KEY not in page.evaluate(stores) and drafting.url not in page.evaluate(stores)
+        page.locator("#engine").get_by_label("this machine").check()
+        page.locator("#block").wait_for()
+        browser.close()
+    assert not faults
