@@ -40,6 +40,7 @@ class Outlook:
     costs: Costs | None
     curve: acceptance.TauCurve | None
     beyond_trained: tuple[int, ...] = ()  # covered by the files, above the draft's own block
+    judged: int | None = None  # a tuning run's winner: chosen on other prompts than its row shows
 
     def at(self, block_size: int | None) -> Prediction | None:
         """The prediction for this block size, if there is one."""
@@ -47,7 +48,12 @@ class Outlook:
 
     @property
     def best(self) -> Prediction | None:
-        """The fastest row, the smaller block on a tie; ``None`` when no speedup is known."""
+        """The fastest row, the smaller block on a tie; ``None`` when no speedup is known.
+
+        A tuning run has chosen already: its losers' rows are of the prompts they lost on.
+        """
+        if self.judged is not None:
+            return self.at(self.judged)
         known = [row for row in self.rows if row.speedup is not None]
         return max(known, key=lambda row: (row.speedup or 0.0, -row.block_size), default=None)
 
@@ -58,7 +64,8 @@ def outlook(situation: Situation) -> Outlook:
     ceiling = situation.trained_block_size
     costs = situation.costs or _modelled(situation, ceiling)
     if situation.tuned is not None:
-        return Outlook(_tuned_rows(situation, costs), costs, curve)
+        rows = _tuned_rows(situation, costs)
+        return Outlook(rows, costs, curve, judged=situation.tuned.best.block_size)
     if costs is None:
         return Outlook((), None, curve)
     blocks = cost.covered_block_sizes(costs)

@@ -101,6 +101,10 @@ def _why_lost(row: Prediction, knob: Knob, chosen: Prediction | None) -> str:
         return f"{row.speedup:.2f}x: no faster than plain decoding"
     if chosen is None or chosen.speedup is None:
         return f"{row.speedup:.2f}x predicted; the {knob.rung} rung stands above it"
+    if row.speedup > chosen.speedup and row.source == knob.rung == "measured":
+        return (
+            f"{row.speedup:.2f}x on the prompts it was tuned on, and slower than the winner there"
+        )
     if row.speedup > chosen.speedup:
         return (
             f"{row.speedup:.2f}x predicted, above {chosen.speedup:.2f}x; but the {knob.rung} rung "

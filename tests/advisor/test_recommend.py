@@ -161,6 +161,16 @@ def test_a_published_band_gives_an_interval_and_its_own_source():
     assert gain.source == "published"
 
 
+def test_a_tuning_run_s_winner_stands_though_a_loser_looked_faster_on_the_tuning_prompts():
+    points = (TunedPoint(4, 2.0, 1.9, 2.1, 12), TunedPoint(8, 1.9, 1.8, 2.0, 12))
+    tuned = Tuned(points, TunedPoint(4, 1.7, 1.6, 1.8, 12), "tuned here")  # judged on others
+    answer = recommend(Situation(tuned=tuned, draft=DRAFT_4B))
+    assert (answer.knobs["block_size"].value, answer.knobs["block_size"].rung) == (4, "measured")
+    assert answer.estimate["speedup"].value == 1.7
+    lost = next(a for a in answer.alternatives if a.block_size == 8)
+    assert "slower than the winner there" in lost.reason
+
+
 def test_a_tuning_run_outranks_every_prediction():
     points = tuple(
         TunedPoint(block, gain, gain - 0.1, gain + 0.1, 12, tau=3.0)
