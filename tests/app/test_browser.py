@@ -2,16 +2,22 @@
 
 from __future__ import annotations
 
+import csv
+import io
 import json
 import re
 import shutil
+import struct
 import time
+import xml.etree.ElementTree as ElementTree
 from collections.abc import Iterator
 
 import pytest
+from PIL import Image
 
 from app import recorded
 from app.examples import EXAMPLES
+from app.pair_card import DEFAULT_PAIR, trained_block
 from app.theme import build_theme
 from app.ui import CSS, build_demo
 from dflash.presets import PRESETS
@@ -101,11 +107,27 @@ def test_the_embedded_pair_races_on_the_page_that_ships(browser, demo_site):
     assert left == right and "def " in left
     assert re.fullmatch(r"\d+\.\d+×", page.locator(".big-number").inner_text())
     assert "identical text" in page.locator("#headline").inner_text()
+    page.locator(".slot.s-acc").first.hover()
+    odds = page.locator(".slot-detail", has_text="target probability")
+    odds.wait_for(timeout=60_000)  # nobody pressed anything
+    assert "in the draft's list" in odds.inner_text()
     page.locator("#look").click()
     page.locator("#look-result", has_text="the same").wait_for(timeout=60_000)
-    page.locator(".slot.s-acc").first.hover()
-    assert "draft probability" in page.locator(".slot-detail").inner_text()
     page.close()
+
+
+def test_the_slider_says_what_is_advised_and_what_the_draft_was_trained_for(window):
+    page = window()
+    words = page.locator("#block .marks-words")
+    words.filter(has_text="advised").wait_for(timeout=20_000)
+    assert re.search(r"advised \d+ \([a-z ]+\)", words.inner_text())
+    assert f"trained {trained_block(DEFAULT_PAIR)}" in words.inner_text()
+    for kind in ("range", "number"):
+        said = page.locator(f"#block input[type={kind}]").get_attribute("aria-describedby")
+        assert page.locator(f"#{said}").inner_text() == words.inner_text()
+    track = page.locator("#block input[type=range]").bounding_box()
+    mark = page.locator("#block .mark-trained.tick").bounding_box()
+    assert track["x"] < mark["x"] + mark["width"] / 2 < track["x"] + track["width"] + 1
 
 
 def fill(page, *, prompt: str = "count", tokens: int = 64) -> None:
@@ -203,6 +225,15 @@ def test_a_link_restores_the_form(window):
     assert page.locator("#block input[type=number]").input_value() == "5"
 
 
+def test_a_link_to_another_pair_keeps_its_own_block(window):
+    page = window("?v=1&pair=smollm2-135m&p=hello&b=2")
+    page.locator("#pair-card", has_text="SmolLM2").wait_for(timeout=20_000)
+    page.locator("#block .marks-words", has_text="trained").wait_for(timeout=20_000)
+    slider = page.locator("#block input[type=range]")
+    assert slider.input_value() == "2"
+    assert slider.get_attribute("max") == str(trained_block("smollm2-135m"))
+
+
 def test_a_saved_run_opens_again(window, tmp_path):
     page = window()
     fill(page)
@@ -216,6 +247,33 @@ def test_a_saved_run_opens_again(window, tmp_path):
     other.locator("#replays input[type=file]").set_input_files(path)
     other.locator("#headline", has_text="opened").wait_for(timeout=20_000)
     assert other.locator(".lane-ar .tok").count() == 64
+
+
+@pytest.mark.parametrize("kind", ["SVG", "PNG", "HTML", "CSV"])
+def test_what_is_taken_away_is_a_whole_file(window, tmp_path, kind):
+    page = window()
+    fill(page)
+    run_to_the_end(page)
+    with page.expect_download() as saved:
+        page.get_by_role("button", name=f"({kind})").click()
+    path = tmp_path / saved.value.suggested_filename
+    saved.value.save_as(path)
+    assert path.name.startswith("dflash-demo-block") and path.suffix == f".{kind.lower()}"
+    content = path.read_bytes()
+    if kind == "PNG":
+        assert content[:8] == b"\x89PNG\r\n\x1a\n" and content[12:16] == b"IHDR"
+        assert struct.unpack(">II", content[16:24]) == (1520, 800)
+        with Image.open(path) as picture:
+            assert len(picture.convert("RGB").getcolors(2_000_000)) > 20  # drawn, not blank
+    elif kind == "SVG":
+        assert ElementTree.fromstring(content).tag.endswith("svg")
+        assert page.locator(".big-number").inner_text().encode() in content
+    elif kind == "HTML":
+        assert b"<svg" in content and b"t64" in content
+        assert not re.search(rb'(src|href)="', content)  # nothing that has to be fetched
+    else:
+        lanes = [row["lane"] for row in csv.DictReader(io.StringIO(content.decode()))]
+        assert lanes.count("baseline") == 63 and 0 < lanes.count("dflash") < 63
 
 
 def test_the_page_works_with_the_keyboard_alone(window):
