@@ -75,6 +75,12 @@ def test_the_what_if_marks_a_recorded_run_as_recorded_and_has_a_table(make_run):
     assert "as a table" in shown.text and "to break even" in shown.text
 
 
+def test_a_smaller_block_read_from_a_larger_one_is_called_an_upper_estimate(make_run):
+    options = predictions(make_run(block_size=8))
+    assert "upper estimate" in captions.what_if(options, 4)
+    assert "upper estimate" not in captions.what_if(options, 8)
+
+
 @pytest.mark.parametrize("stop_at", [0, 1, 2, 5])
 @pytest.mark.parametrize("block_size", [1, 2, 16])
 def test_a_run_cut_anywhere_is_still_drawn_and_worded(make_run, stop_at, block_size):
