@@ -67,12 +67,15 @@ def calibrate(
             Request((Message("user", fit_text(engine, text, tokens)),), sampling) for text in texts
         ]
         is_first = tokens == context_tokens[0]
+        longest = max(requests, key=lambda request: len(engine.encode(request.messages)))
         started_s = now()
         try:
-            run_cycles(engine, requests[0], limit=_CYCLES_PER_RUN)
+            has_room = bool(run_cycles(engine, longest, limit=_CYCLES_PER_RUN))
         except EngineError:
             if is_first:
                 raise
+            return
+        if not (is_first or has_room):
             return
         widths = affordable(block_sizes, run_s=now() - started_s, share_s=share_s)
         if is_first:

@@ -30,12 +30,16 @@ COSTS = StepCosts(
 TAUS = {2: 1.9, 4: 3.4, 6: 3.7, 8: 3.75}
 
 
-def calibrated(engine: ScriptedEngine, contexts: Sequence[int] = (40, 80)) -> list[StepCosts]:
+def calibrated(
+    engine: ScriptedEngine,
+    contexts: Sequence[int] = (40, 80),
+    texts: Sequence[str] = ("hello", "world"),
+) -> list[StepCosts]:
     clock = itertools.count()
     return list(
         calibrate(
             engine,
-            ["hello", "world"],
+            texts,
             block_sizes=[2, 4, 8],
             context_tokens=contexts,
             budget_s=40.0,
@@ -64,6 +68,17 @@ def test_prompts_are_brought_to_the_asked_length() -> None:
 
 def test_a_length_beyond_the_context_ends_the_calibration_quietly() -> None:
     assert [c.context_tokens for c in calibrated(ScriptedEngine(too_long=60))] == [40]
+
+
+def test_a_length_that_only_the_longest_text_has_no_room_for_ends_it_quietly_too() -> None:
+    texts = ("hi", "one two three four five six seven")
+    lengths = [
+        len(ScriptedEngine().encode((Message("user", fit_text(ScriptedEngine(), text, 80)),)))
+        for text in texts
+    ]
+    assert lengths[0] < lengths[1]
+    engine = ScriptedEngine(too_long=lengths[1] - 1)
+    assert [c.context_tokens for c in calibrated(engine, texts=texts)] == [40]
 
 
 def test_answers_without_a_full_cycle_are_refused_with_the_reason() -> None:
