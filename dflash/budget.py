@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from numbers import Integral
+
 from dflash.errors import BlockSizeError, EngineError
 
 
@@ -29,6 +31,8 @@ def check_block_size(block_size: int | None, trained: int | None) -> int:
     """Return the block size, or raise ``BlockSizeError`` (a ``ValueError``) with the range."""
     if block_size is None:
         raise BlockSizeError("the draft config names no block_size.", "Pass block_size=...")
+    if not isinstance(block_size, Integral):
+        raise BlockSizeError(f"block_size must be a whole number, got {block_size!r}.")
     if block_size < 1 or (trained is not None and block_size > trained):
         raise BlockSizeError(
             f"block_size must be 1 to {trained}, got {block_size}.",

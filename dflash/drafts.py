@@ -6,6 +6,7 @@ worth is decided in dflash.verify.
 
 from __future__ import annotations
 
+import copy
 from typing import Any, Protocol, cast
 
 import torch
@@ -46,12 +47,17 @@ class Draft(Protocol):
 def open_draft(model: DFlashDraftModel, target: PreTrainedModel) -> Draft:
     """Pair a draft with a target: the lean CPU forward where it is exact, else the module.
 
-    Moves the draft to the target's device and dtype. Raises ``PairError`` when they do not fit.
+    A draft on another device or in another dtype is copied to the target's. Raises ``PairError``
+    when they do not fit.
     """
     check_pair(model, target)
     draft = ModuleDraft(model, target)
-    if draft.device.type == "cpu" and draft.borrowed.is_plain and LeanDraft.supports(model, target):
-        return LeanDraftRunner(LeanDraft(model, target))
+    if (
+        draft.device.type == "cpu"
+        and draft.borrowed.is_plain
+        and LeanDraft.supports(draft.model, target)
+    ):
+        return LeanDraftRunner(LeanDraft(draft.model, target))
     return draft
 
 
@@ -66,6 +72,17 @@ def check_pair(model: DFlashDraftModel, target: PreTrainedModel) -> None:
         mask_token_id=model.mask_token_id,
         embedding_rows=cast(Any, target.get_input_embeddings()).weight.shape[0],
     )
+
+
+def _beside(weight: torch.Tensor, model: DFlashDraftModel) -> DFlashDraftModel:
+    """The draft itself where it is on the weight's device and in its dtype already, else a copy:
+    the caller's stays as it was. Buffers keep their dtype: rotary frequencies must not round."""
+    if all(p.device == weight.device and p.dtype == weight.dtype for p in model.parameters()):
+        return model
+    moved = cast(DFlashDraftModel, cast(nn.Module, copy.deepcopy(model)).to(weight.device))
+    for parameter in moved.parameters():
+        parameter.data = parameter.data.to(weight.dtype)
+    return moved
 
 
 class LeanDraftRunner:
@@ -104,8 +121,7 @@ class ModuleDraft:
         self.borrowed = borrow(target, scale=model.config.trained("input_embedding_scale"))
         weight = self.borrowed.embedding.weight
         self.device = weight.device
-        cast(nn.Module, model).to(device=weight.device, dtype=weight.dtype)
-        self.model = model.eval()
+        self.model = _beside(weight, model).eval()
 
     def start(
         self, capacity: int, sampling: SamplingParams, generator: torch.Generator | None

@@ -7,8 +7,9 @@ Every time stamp is the lane's own compute (dflash.clock).
 
 from __future__ import annotations
 
-from collections.abc import Generator
+from collections.abc import Collection, Generator
 from dataclasses import dataclass
+from numbers import Integral
 from typing import Any
 
 import torch
@@ -128,20 +129,21 @@ def dflash_generate(
     """Generate with a draft and a target; ``block_size`` defaults to the trained one and 1 is
     plain autoregressive decoding. Stop ids default to the target's generation config.
 
-    Returns ids [1, S + n], or ``GenerationStats``. Raises ``ValueError`` for a batch or a block
-    size outside 1 to trained, ``PairError`` for a draft that does not fit the target.
+    Returns ids [1, S + n], or ``GenerationStats``. Raises ``ValueError`` for a batch, an id
+    outside the vocabulary or a block size outside 1 to trained, ``TypeError`` for ids that are no
+    whole numbers, ``PairError`` for a draft that does not fit the target. The draft keeps its
+    dtype and device; where the target's differ, every call works on a copy.
     """
-    if input_ids.dim() != 2 or input_ids.shape[0] != 1:
-        raise ValueError(f"input_ids must have shape [1, S], got {list(input_ids.shape)}")
+    prompt_ids = _prompt_ids(input_ids, target)
     size = check_block_size(
         draft.block_size if block_size is None else block_size, draft.block_size
     )
-    stops = stop_ids_of(target) if stop_token_ids is None else frozenset(stop_token_ids)
+    stops = stop_ids_of(target) if stop_token_ids is None else _stop_ids(stop_token_ids)
     events = list(
         decode(
             open_target(target, draft.target_layer_ids if size > 1 else ()),
             open_draft(draft, target) if size > 1 else None,
-            input_ids[0].tolist(),
+            prompt_ids,
             sampling=SamplingParams(temperature, top_p, top_k, seed, max_new_tokens),
             block_size=size,
             stop_ids=stops,
@@ -149,6 +151,29 @@ def dflash_generate(
         )
     )
     return _stats(events, input_ids) if return_stats else _stats(events, input_ids).output_ids
+
+
+def _prompt_ids(input_ids: torch.Tensor, target: PreTrainedModel) -> list[int]:
+    """The one prompt of the batch, refused in a sentence where the target could not read it."""
+    dtype = getattr(input_ids, "dtype", type(input_ids).__name__)
+    if dtype not in (torch.int64, torch.int32):
+        raise TypeError(f"input_ids must be a tensor of whole numbers (int64), got {dtype}")
+    if input_ids.dim() != 2 or input_ids.shape[0] != 1:
+        raise ValueError(f"input_ids must have shape [1, S], got {list(input_ids.shape)}")
+    embedding: Any = target.get_input_embeddings()
+    ids: list[int] = input_ids[0].tolist()
+    for i in ids:
+        if not 0 <= i < embedding.weight.shape[0]:
+            raise ValueError(
+                f"input_ids must be 0 to {embedding.weight.shape[0] - 1} for this target, got {i}"
+            )
+    return ids
+
+
+def _stop_ids(given: object) -> frozenset[int]:
+    if not isinstance(given, Collection) or not all(isinstance(i, Integral) for i in given):
+        raise TypeError(f"stop_token_ids must be a list of token ids, got {given!r}")
+    return frozenset(given)
 
 
 def _stats(events: list[Event], input_ids: torch.Tensor) -> GenerationStats:

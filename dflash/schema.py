@@ -14,6 +14,8 @@ FinishReason: TypeAlias = Literal["stop", "length"]
 Reports: TypeAlias = Literal["cycles", "summary", "nothing"]
 SpecSource: TypeAlias = Literal["observed", "reported", "counters"]
 
+_LEAST_TEMPERATURE = 1e-5  # below it logits / temperature may overflow; 0 says the same safely
+
 
 @dataclass(frozen=True, slots=True)
 class Message:
@@ -37,6 +39,13 @@ class SamplingParams:
     def __post_init__(self) -> None:
         if not self.temperature >= 0:
             raise ValueError(f"temperature must be 0 or more, got {self.temperature}")
+        if 0 < self.temperature < _LEAST_TEMPERATURE:
+            raise ValueError(
+                f"temperature must be 0 (greedy) or at least {_LEAST_TEMPERATURE}, "
+                f"got {self.temperature}"
+            )
+        if not -(2**63) <= self.seed < 2**63:
+            raise ValueError(f"seed must fit in 64 bits, got {self.seed}")
         if not 0 < self.top_p <= 1:
             raise ValueError(f"top_p must be above 0 and at most 1, got {self.top_p}")
         if self.top_k < 0:

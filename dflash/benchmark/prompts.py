@@ -99,9 +99,12 @@ def mixed(prompts: Sequence[Prompt], *, seed: int) -> list[Prompt]:
 
 
 def read_jsonl(path: Path) -> list[Prompt]:
-    """Read rows ``{"category", "turns"[, "answer"]}``. Raises ``PromptError`` with the line."""
+    """Read rows ``{"category", "turns"[, "answer"]}``, or ``"prompt"`` in place of ``"turns"``.
+
+    Raises ``PromptError`` with the line.
+    """
     try:
-        lines = path.read_text(encoding="utf-8").split("\n")
+        lines = path.read_text(encoding="utf-8-sig").split("\n")
     except (OSError, UnicodeDecodeError) as error:
         raise PromptError(
             f"{path}: cannot be read ({type(error).__name__}).",
@@ -118,6 +121,8 @@ def _row(line: str, place: str) -> Prompt:
         row = json.loads(line)
     except (ValueError, RecursionError) as error:
         raise PromptError(f"{place}: is not JSON.") from error
+    if isinstance(row, dict) and "prompt" in row:
+        row = {"turns": [row["prompt"]], **row}
     if not isinstance(row, dict) or "turns" not in row:
         raise PromptError(
             f"{place}: has no 'turns'.", 'A row is {"category": ..., "turns": [...]}.'

@@ -34,12 +34,15 @@ def test_jsonl_rows_become_prompts_and_blank_lines_are_passed_over(tmp_path: Pat
     rows = [
         {"category": "json", "turns": ["a\u2028b"], "answer": "{}"},
         {"turns": ["one", "two"]},
+        {"prompt": "three"},
     ]
     path = tmp_path / "p.jsonl"
-    path.write_text("\n\n".join(json.dumps(r, ensure_ascii=False) for r in rows) + "\n", "utf-8")
+    text = "\n\n".join(json.dumps(r, ensure_ascii=False) for r in rows) + "\n"
+    path.write_text(text, "utf-8-sig")  # editors on Windows put a mark in front
     assert load_prompts(str(path), limit=None) == [
         Prompt("json", ("a\u2028b",), "{}"),
         Prompt("other", ("one", "two"), None),
+        Prompt("other", ("three",), None),
     ]
 
 
@@ -52,6 +55,8 @@ def test_jsonl_rows_become_prompts_and_blank_lines_are_passed_over(tmp_path: Pat
         ('{"turns": []}', "must be a list of texts"),
         ('{"turns": "abc"}', "must be a list of texts"),
         ('{"turns": ["  "]}', "must be a list of texts"),
+        ('{"turns": [null]}', "must be a list of texts"),
+        ('{"prompt": " "}', "must be a list of texts"),
         ('{"turns": ["a"], "category": 3}', "must be text"),
         ("", "has no rows"),
     ],

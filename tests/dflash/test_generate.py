@@ -116,3 +116,46 @@ def test_a_draft_for_another_target_is_refused_in_words():
     draft.config.num_target_layers = 36
     with pytest.raises(PairError, match="36-layer target; the one you chose has 4"):
         draft.spec_generate(target, torch.tensor([SHORT]), max_new_tokens=4)
+
+
+@pytest.mark.parametrize(
+    ("changes", "error", "words"),
+    [
+        ({"input_ids": torch.tensor([[1.0]])}, TypeError, "whole numbers.*got torch.float32"),
+        ({"input_ids": torch.tensor([[True]])}, TypeError, "whole numbers.*got torch.bool"),
+        ({"input_ids": [[1]]}, TypeError, "whole numbers.*got list"),
+        ({"input_ids": torch.tensor([[1, 96]])}, ValueError, "0 to 95 for this target, got 96"),
+        ({"input_ids": torch.tensor([[-1]])}, ValueError, "0 to 95 for this target, got -1"),
+        ({"block_size": 2.5}, ValueError, "block_size must be a whole number, got 2.5"),
+        ({"block_size": "8"}, ValueError, "block_size must be a whole number, got '8'"),
+        ({"block_size": float("nan")}, ValueError, "block_size must be a whole number, got nan"),
+        ({"stop_token_ids": 5}, TypeError, "stop_token_ids must be a list of token ids, got 5"),
+        ({"stop_token_ids": ["a"]}, TypeError, r"list of token ids, got \['a'\]"),
+        ({"temperature": 1e-45}, ValueError, "temperature must be 0 .greedy. or at least 1e-05"),
+        ({"seed": 2**70}, ValueError, "seed must fit in 64 bits"),
+    ],
+)
+def test_a_wrong_call_is_refused_in_one_sentence(changes, error, words):
+    target = build_target("llama")
+    call = {"input_ids": torch.tensor([SHORT]), "max_new_tokens": 4} | changes
+    with pytest.raises(error, match=words):
+        dflash_generate(build_draft(target), target, **call)
+
+
+@pytest.mark.parametrize("kind", ["llama", "gpt_oss"])  # the lean forward, and the module's own
+def test_a_draft_in_another_dtype_than_the_targets_stays_as_it_was(kind):
+    target = build_target(kind).bfloat16()
+    draft = build_draft(target)
+    before = {name: tensor.clone() for name, tensor in draft.state_dict().items()}
+    dflash_generate(draft, target, torch.tensor([SHORT]), max_new_tokens=4)
+    for name, tensor in draft.state_dict().items():
+        assert tensor.dtype == torch.float32 and torch.equal(tensor, before[name]), name
+
+
+def test_rotary_frequencies_are_never_rounded_to_the_targets_dtype():
+    target = build_target("llama").bfloat16()
+    draft = build_draft(target)
+    for given in (draft, build_draft(target, dtype="bfloat16")):
+        used = ModuleDraft(given, target).model
+        assert {p.dtype for p in used.parameters()} == {torch.bfloat16}
+        assert torch.equal(used.rotary_emb.inv_freq, draft.rotary_emb.inv_freq)
