@@ -10,6 +10,7 @@ os.environ.setdefault("GRADIO_ANALYTICS_ENABLED", "False")
 from app import logs
 from app.hosted import limits_from
 from app.runs import MAX_FILE_BYTES
+from app.serve import serve
 from app.theme import build_theme
 from app.ui import CSS, build_page
 from app.zerogpu import import_spaces
@@ -26,7 +27,8 @@ if __name__ == "__main__":
     options = parser.parse_args()
     if options.log_level:
         logs.configure(options.log_level)
-    demo.launch(
+    serve(
+        demo,
         theme=build_theme(),
         css_paths=CSS,
         mcp_server=True,

@@ -5,6 +5,7 @@ The guide's value stays in its rung whatever is said here.
 
 from __future__ import annotations
 
+from advisor.measuring import measuring
 from advisor.schema import Finding, Knob
 from advisor.situation import Situation
 
@@ -69,5 +70,5 @@ def _hint(situation: Situation, name: str) -> str:
     if situation.policy == "guide":
         return "Use --policy evidence to follow the evidence."
     if name == "block_size":
-        return "Measure both: python -m dflash.benchmark --tune."
+        return f"Measure both: {measuring(situation, '--tune')}"
     return "Keep the evidence's value; the guide's is shown for comparison."

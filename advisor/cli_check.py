@@ -12,6 +12,7 @@ import sys
 from typing import Any
 
 from advisor.check import Report, check
+from advisor.cli_recommend import positive, tokens
 from advisor.rules import Settings
 from advisor.schema import ENGINES
 from advisor.values import MAX_INTEGER, MAX_LIST_LENGTH, plain
@@ -40,8 +41,8 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         "--set", dest="settings", nargs="+", action="extend", default=[], metavar="KEY=VALUE",
         help="what you mean to run with: " + ", ".join(_PARSERS),
     )  # fmt: skip
-    parser.add_argument("--prompt-tokens", type=_count, metavar="N")
-    parser.add_argument("--max-new-tokens", type=_count, metavar="N")
+    parser.add_argument("--prompt-tokens", type=tokens, metavar="N")
+    parser.add_argument("--max-new-tokens", type=positive, metavar="N")
     parser.add_argument("--engine", choices=ENGINES)
     parser.add_argument("--json", action="store_true", help="print only JSON")
 
@@ -134,13 +135,6 @@ def _finite(text: str) -> float:
     value = float(text)
     if not math.isfinite(value):
         raise ValueError(f"{value} is no temperature")
-    return value
-
-
-def _count(text: str) -> int:
-    value = _integer(text)
-    if value < 1:
-        raise ValueError(f"{value} is below 1")
     return value
 
 

@@ -8,13 +8,14 @@ import json
 import math
 import re
 import sys
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
 from advisor.answer import recommend_for
 from advisor.exports import yaml_file
 from advisor.gather import Request
-from advisor.schema import ENGINES, TASKS, Estimate, Recommendation
+from advisor.schema import ENGINES, TASKS, Estimate, Finding, Recommendation
 from dflash.errors import DFlashError
 
 HELP = "Recommend block size, taps, window and mask; say whether DFlash pays."
@@ -22,6 +23,8 @@ _SUFFIX = {"": 1.0, "k": 1e3, "m": 1e6, "b": 1e9, "t": 1e12}
 _PARAMS = re.compile(r"(\d+(?:\.\d+)?(?:e\+?\d{1,3})?)([kmbt]?)", re.IGNORECASE)
 _MIN_PARAMS, _MAX_PARAMS = 10_000, 1e15
 _MAX_TOKENS = 10**9
+_MAX_LOSERS = 3  # printed; the JSON has them all
+_SAID_FIRST = ("draft.resembles-published", "draft.none-yet")  # whose draft it is, if anyone's
 _EXPORT_HELP = (
     f"For {', '.join(ENGINES)}: save it with --output rec.yaml, then "
     "python -m advisor export --from rec.yaml --to ENGINE."
@@ -74,7 +77,8 @@ def as_json(answer: Recommendation) -> dict[str, Any]:
 
 def as_text(answer: Recommendation) -> str:
     """The recommendation for a person to read."""
-    lines = [f"{answer.verdict.upper()}: {answer.headline}", ""]
+    first = [finding for finding in answer.findings if finding.id in _SAID_FIRST]
+    lines = [f"{answer.verdict.upper()}: {answer.headline}", *_finding_lines(first), ""]
     for name, knob in answer.knobs.items():
         value = "none" if knob.value is None and knob.rung else knob.value
         shown = "unknown" if value is None else str(value)
@@ -88,19 +92,35 @@ def as_text(answer: Recommendation) -> str:
     lines += [_estimate_line(name, value) for name, value in answer.estimate.items()]
     lines.append(_estimate_line("break_even_tau", answer.break_even_tau))
     if answer.alternatives:
-        lines += ["", "Instead of it:"]
-        lines += [f"  block size {a.block_size}: {a.reason}" for a in answer.alternatives]
-    for finding in answer.findings:
-        lines += ["", f"{finding.severity.upper()} {finding.id}: {finding.message}"]
-        lines += [f"  {finding.hint}"] if finding.hint else []
+        lines += ["", "Instead of it:", *_best_losers(answer)]
+    lines += _finding_lines([f for f in answer.findings if f not in first])
     return "\n".join([*lines, "", *_next_step(answer)])
 
 
+def _finding_lines(findings: Sequence[Finding]) -> list[str]:
+    lines = []
+    for finding in findings:
+        lines += ["", f"{finding.severity.upper()} {finding.id}: {finding.message}"]
+        lines += [f"  {finding.hint}"] if finding.hint else []
+    return lines
+
+
+def _best_losers(answer: Recommendation) -> list[str]:
+    """The fastest few of them, in order of block size."""
+    ranked = sorted(answer.alternatives, key=lambda a: -(a.speedup or 0.0))
+    best = [a for a in answer.alternatives if a in ranked[:_MAX_LOSERS]]
+    lines = [f"  block size {a.block_size}: {a.reason}" for a in best]
+    more = len(ranked) - len(best)
+    return [*lines, f"  and {more} more (--json shows all)"] if more else lines
+
+
 def _next_step(answer: Recommendation) -> list[str]:
-    """The command to run, where there is a draft and an engine could load it as named."""
-    if answer.draft_name is None or answer.target_name is None or "vllm" not in answer.exports:
+    """The command to run, with TARGET and DRAFT for what has no name that an engine could load."""
+    if answer.mode == "train" or "vllm" not in answer.exports:
         return [_EXPORT_HELP]
-    return ["To run it, with vLLM for one:", f"  {answer.exports['vllm']}", _EXPORT_HELP]
+    notes = " ".join(n for n in answer.export_notes.get("vllm", ()) if n.startswith("Replace "))
+    command = ["To run it, with vLLM for one:", f"  {answer.exports['vllm']}"]
+    return [*command, *([f"  {notes}"] if notes else []), _EXPORT_HELP]
 
 
 def printable(text: str) -> str:
@@ -148,9 +168,8 @@ def tau(text: str) -> tuple[float, int | None]:
 
 def _whole(text: str, least: int) -> int:
     stripped = text.strip()
-    if not (stripped.isascii() and stripped.isdigit() and len(stripped) <= 12):
-        raise argparse.ArgumentTypeError(f"{_short(text)} is not a whole number from {least}")
-    if not least <= int(stripped) <= _MAX_TOKENS:
+    is_number = stripped.isascii() and stripped.isdigit() and len(stripped) <= 40
+    if not (is_number and least <= int(stripped) <= _MAX_TOKENS):
         raise argparse.ArgumentTypeError(
             f"{_short(text)} is not a whole number from {least} to {_MAX_TOKENS}"
         )

@@ -278,7 +278,8 @@ def memory_need(
         draft_kv=draft_kv * sequences,
         taps=num_taps * context * hidden * KV_BYTES_PER_VALUE,
         workspace=sequences * block_size * vocab * 4,
-        complete=bool(draft and target_kv and hidden and vocab),
+        complete=bool(draft and hidden and vocab)
+        and all(kv_bytes_per_sequence(shape, 1) for shape in (target, draft) if shape),
     )
 
 

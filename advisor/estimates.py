@@ -100,6 +100,8 @@ def _memory_bytes(need: cost.MemoryNeed | None) -> Estimate:
     if need is None:
         return Estimate(None, "bytes", "unknown", "the target's size is not known; give --target")
     missing = "" if need.complete else "; caches or the draft are not fully known"
+    if need.complete and not need.target_kv:
+        missing = "; the caches are empty: they grow with prompt and answer"
     reach = f"weights, both caches, taps and one block of logits{missing}"
     return Estimate(float(need.total), "bytes", "modelled", reach)
 

@@ -12,6 +12,7 @@ from pathlib import Path
 from typing import Any
 
 from advisor.schema import Costs
+from advisor.values import DuplicateKeyError, unique_keys
 from dflash.errors import DFlashError
 
 MAX_FILE_BYTES = 1_000_000
@@ -118,27 +119,14 @@ def _read_json(path: Path) -> Any:
             data = file.read(MAX_FILE_BYTES + 1)
         if len(data) > MAX_FILE_BYTES:
             raise EvidenceError(f"{path} is larger than {MAX_FILE_BYTES} bytes.")
-        return json.loads(data.decode("utf-8-sig"), object_pairs_hook=_unique_keys)
+        return json.loads(data.decode("utf-8-sig"), object_pairs_hook=unique_keys)
     except OSError as error:
         raise EvidenceError(f"{path} cannot be read: {error.strerror or error}.") from error
-    except _DuplicateKey as error:
+    except DuplicateKeyError as error:
         raise EvidenceError(f"{path}: the key {str(error)[:40]!r} is written twice.") from error
     except (ValueError, RecursionError) as error:
         reason = "nested too deeply" if isinstance(error, RecursionError) else str(error)
         raise EvidenceError(f"{path} is not JSON: {reason[:120]}.") from error
-
-
-class _DuplicateKey(ValueError):
-    """The same key twice in one object; JSON readers would silently keep the last."""
-
-
-def _unique_keys(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
-    seen: dict[str, Any] = {}
-    for key, item in pairs:
-        if key in seen:
-            raise _DuplicateKey(key)
-        seen[key] = item
-    return seen
 
 
 def _kind(data: Any) -> str:

@@ -7,8 +7,8 @@ fit for one line.
 from __future__ import annotations
 
 from dataclasses import dataclass, field, fields, replace
-from pathlib import PurePath
-from typing import Any
+from pathlib import Path, PurePath
+from typing import Any, TypeVar
 
 from advisor import sources
 from advisor.catalog import hardware_named, load_hardware, match_target
@@ -16,7 +16,14 @@ from advisor.check import check_case
 from advisor.evidence_files import MAX_BLOCK_SIZE, EvidenceError
 from advisor.measured import Measured, from_files, from_store
 from advisor.predict import tau_block_size
-from advisor.published import Known, completed, find_known, lookalike, published
+from advisor.published import (
+    Known,
+    completed,
+    find_known,
+    lookalike,
+    nearest_in_size,
+    published,
+)
 from advisor.rules import Case, Settings
 from advisor.schema import (
     DraftSpec,
@@ -50,6 +57,7 @@ PUBLISHED_DEPTHS = (
     (397e9, 60, "Qwen3.5-397B-A17B"),
     (1000e9, 61, "Kimi-K2.5"),
 )
+Spec = TypeVar("Spec", DraftSpec, TargetSpec)
 _MAX_SIZE = 1e15  # parameters; nothing in a config counts more
 
 
@@ -122,8 +130,8 @@ def gather(request: Request) -> Gathered:
             temperature=request.temperature,
         ),
         num_params=request.params,
-        target=target,
-        draft=draft if mode == "serve" else None,
+        target=_nameable(target, request.target),
+        draft=_nameable(draft, request.draft) if mode == "serve" else None,
         tokenizer=tokenizer,
         hardware=hardware,
         engine=request.engine,
@@ -138,6 +146,8 @@ def gather(request: Request) -> Gathered:
         tuned=measured.tuned,
     )
     _check_tau(situation)
+    if mode == "train" and request.draft is None:
+        findings.append(_no_draft_yet(situation.params))
     return Gathered(situation, tuple(findings))
 
 
@@ -208,6 +218,24 @@ def _resembling(draft: DraftSpec) -> tuple[Finding, ...]:
     )
 
 
+def _no_draft_yet(num_params: int | None) -> Finding:
+    """Say that the answer is for a draft nobody has yet, and what there is instead."""
+    near = nearest_in_size(num_params) if num_params else ()
+    published = "Published drafts stand in docs/catalogue.md."
+    if near:
+        published = (
+            f"Published for targets of about this size: {', '.join(pair.id for pair in near)}; if "
+            f"yours is one of them, ask again, say with --draft {near[0].id}. {published}"
+        )
+    return Finding(
+        id="draft.none-yet",
+        severity="note",
+        field="draft",
+        message="There is no draft yet: this answers for one still to be trained or found.",
+        hint=f"{published} To train one: python -m dflash.train draft",
+    )
+
+
 def _draft(request: Request, findings: list[Finding]) -> DraftSpec | None:
     if request.draft is None:
         return None
@@ -225,12 +253,20 @@ def _target(request: Request, findings: list[Finding]) -> TargetSpec | None:
 
 
 def _folder(text: str) -> str | None:
-    """What an engine would be given: the folder that holds a config.json. A config under another
-    name is no model that an engine could load."""
+    """The folder that holds a config.json, else what was typed; a loose .json names nothing."""
     path = PurePath(text)
     if path.name == "config.json":
         return str(path.parent)
     return None if path.suffix == ".json" else text
+
+
+def _nameable(spec: Spec | None, text: str | None) -> Spec | None:
+    """The spec without a name that no engine could load: the folder of a config without weights."""
+    if spec is None or spec.name is None or text is None or not sources.is_lone_config(text):
+        return spec
+    folder = Path(_folder(text) or text)
+    is_folder = Path(spec.name).resolve() == folder.expanduser().resolve()
+    return replace(spec, name=None) if is_folder else spec
 
 
 def _tokenizer(request: Request, findings: list[Finding]) -> TokenizerSpec | None:

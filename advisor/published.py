@@ -5,6 +5,7 @@ A pair is found by the draft's name or verifier, else by the target's name.
 
 from __future__ import annotations
 
+import math
 from dataclasses import dataclass, replace
 from statistics import median
 
@@ -14,6 +15,8 @@ from advisor.schema import DraftSpec, TargetSpec, Task
 from advisor.situation import Published, PublishedSpeed, TauBand
 from dflash.presets import DraftFacts, PairPreset
 
+_ALIKE_IN_SIZE = 1.2  # as a factor
+_MAX_ALIKE = 3
 SAMPLED_TAU_SHARE = 0.85  # paper, Table 1: DFlash keeps 0.84-0.87 of its tau at temperature 1
 
 
@@ -45,6 +48,17 @@ def lookalike(draft: DraftSpec) -> PairPreset | None:
         pair.id: pair for pair in known_pairs() for facts in pair.drafts if _resembles(draft, facts)
     }
     return next(iter(same.values())) if len(same) == 1 else None
+
+
+def nearest_in_size(num_params: int) -> tuple[PairPreset, ...]:
+    """The few published pairs whose targets are nearest in size, none over a fifth away."""
+
+    def factor(pair: PairPreset) -> float:
+        theirs = pair.target.num_params or math.inf
+        return max(theirs, num_params) / min(theirs, num_params)
+
+    alike = [p for p in known_pairs() if p.status == "released" and factor(p) <= _ALIKE_IN_SIZE]
+    return tuple(sorted(alike, key=factor)[:_MAX_ALIKE])
 
 
 def _resembles(draft: DraftSpec, facts: DraftFacts) -> bool:

@@ -35,7 +35,7 @@ def recommend(situation: Situation, findings: tuple[Finding, ...] = ()) -> Recom
     own = [
         *remarks.beyond_trained(situation, view),
         *remarks.rising_acceptance(situation),
-        *remarks.faster_predicted(view, block, chosen),
+        *remarks.faster_predicted(situation, view, block, chosen),
         *remarks.faster_published(situation, block),
         *remarks.assumed_depth(situation, settled["target_layer_ids"]),
         *remarks.does_not_fit(situation, memory),

@@ -6,6 +6,7 @@ Each remark is one function that returns findings; none of them changes the answ
 from __future__ import annotations
 
 from advisor import cost
+from advisor.measuring import measuring
 from advisor.predict import Outlook, Prediction
 from advisor.schema import Finding, Hardware, Knob
 from advisor.situation import Situation
@@ -51,7 +52,9 @@ def rising_acceptance(situation: Situation) -> list[Finding]:
     return []
 
 
-def faster_predicted(view: Outlook, knob: Knob, chosen: Prediction | None) -> list[Finding]:
+def faster_predicted(
+    situation: Situation, view: Outlook, knob: Knob, chosen: Prediction | None
+) -> list[Finding]:
     """A block size that the model expects to be clearly faster than the one on a higher rung."""
     best = view.best
     if best is None or chosen is None or best.speedup is None or chosen.speedup is None:
@@ -65,7 +68,7 @@ def faster_predicted(view: Outlook, knob: Knob, chosen: Prediction | None) -> li
             "block_size",
             f"The cost model expects {best.speedup:.2f}x at block size {best.block_size} and "
             f"{chosen.speedup:.2f}x at {chosen.block_size}.",
-            "Measure both: python -m dflash.benchmark --tune.",
+            f"Measure both: {measuring(situation, '--tune')}",
             best.basis,
         )
     ]
@@ -87,7 +90,7 @@ def faster_published(situation: Situation, knob: Knob) -> list[Finding]:
             "block_size",
             f"Measured elsewhere, this pair ran at {best.speedup:.2f}x at block size "
             f"{best.block_size} and at {ours:.2f}x at {knob.value} ({published.speeds_basis}).",
-            "What holds here depends on this machine: python -m dflash.benchmark --tune.",
+            f"What holds here depends on this machine: {measuring(situation, '--tune')}",
             published.source,
         )
     ]
@@ -162,8 +165,8 @@ def unknown_machine(situation: Situation) -> list[Finding]:
             "note",
             "hardware",
             f"{hardware.name} is not in the catalogue, so its speed is not modelled.",
-            "Measure it: python -m dflash.benchmark --calibrate; or name a similar machine with "
-            f"--hardware{_classes(hardware)}.",
+            f"Either name a similar machine with --hardware{_classes(hardware)}, or measure this "
+            f"one: {measuring(situation, '--calibrate')}",
         )
     ]
 

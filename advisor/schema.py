@@ -197,6 +197,7 @@ class Alternative:
     block_size: int
     speedup: float | None
     reason: str
+    source: Rung | Literal["unknown"] = "unknown"  # of the speedup
 
 
 @dataclass(frozen=True, slots=True)

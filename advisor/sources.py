@@ -28,7 +28,7 @@ from advisor.known import (
 )
 from advisor.safetensors_header import read_weights_header
 from advisor.tokenizer import TokenizerReading, read_tokenizer
-from advisor.values import plain
+from advisor.values import DuplicateKeyError, plain, unique_keys
 from dflash.errors import CheckpointError
 from dflash.presets import PRESETS, PairPreset
 
@@ -113,11 +113,22 @@ def tokenizer_beside(text: str) -> TokenizerReading | None:
 
 
 def _existing(text: str) -> Path | None:
+    if not text.strip():  # Path("") is the folder one happens to stand in
+        return None
     try:
         path = Path(text).expanduser()
         return path if path.exists() else None
     except (OSError, ValueError, RuntimeError):  # too long, NUL inside, unknown user after ~
         return None
+
+
+def is_lone_config(text: str) -> bool:
+    """Whether this is a config on this disk with no weights beside it: no engine can load that."""
+    path = _existing(text)
+    if path is None or not (path.is_dir() or path.name == "config.json"):
+        return False
+    folder = path if path.is_dir() else path.parent
+    return not any(any(folder.glob(f"*{suffix}")) for suffix in (".safetensors", ".gguf"))
 
 
 def _embedded(relative: str | None) -> Path | None:
@@ -182,11 +193,13 @@ def parse_config(data: bytes, name: str = "the config") -> dict[str, Any]:
     if not data.strip():
         raise CheckpointError(f"{name} is empty.")
     try:
-        raw = json.loads(data.decode("utf-8-sig"))
+        raw = json.loads(data.decode("utf-8-sig"), object_pairs_hook=unique_keys)
     except UnicodeDecodeError as error:
         raise CheckpointError(f"{name} is not UTF-8 text.") from error
     except RecursionError as error:
         raise CheckpointError(f"{name} is nested too deeply to be a config.") from error
+    except DuplicateKeyError as error:
+        raise CheckpointError(f"{name}: the key {_quoted(str(error))} is written twice.") from error
     except ValueError as error:  # JSONDecodeError, or an integer of thousands of digits
         raise CheckpointError(f"{name} is not valid JSON: {plain(str(error))[:120]}.") from error
     if not isinstance(raw, dict):

@@ -42,6 +42,20 @@ def plain(text: str) -> str:
     )
 
 
+class DuplicateKeyError(ValueError):
+    """The same key twice in one object; JSON readers would silently keep the last."""
+
+
+def unique_keys(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
+    """An ``object_pairs_hook``. Raises ``DuplicateKeyError`` with the key's name."""
+    seen: dict[str, Any] = {}
+    for key, item in pairs:
+        if key in seen:
+            raise DuplicateKeyError(key)
+        seen[key] = item
+    return seen
+
+
 class Fields:
     """One JSON object, read by type. Every misfit is appended to ``findings`` as an error.
 

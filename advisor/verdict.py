@@ -79,14 +79,20 @@ def _unknown_headline(view: Outlook, knob: Knob) -> str:
 def alternatives(view: Outlook, knob: Knob, chosen: Prediction | None) -> tuple[Alternative, ...]:
     """The block sizes that were not chosen, plain decoding first, each with its reason."""
     rows = [
-        Alternative(row.block_size, row.speedup, _why_lost(row, knob, chosen))
+        Alternative(
+            row.block_size,
+            row.speedup,
+            _why_lost(row, knob, chosen),
+            "unknown" if row.speedup is None else row.source,
+        )
         for row in view.rows
         if row.block_size != knob.value
     ]
     if view.best is not None and knob.value != 1:
         gained = (chosen.speedup if chosen else None) or view.best.speedup or 0.0
         relation = "instead" if gained > 1 else "at the block size above: slower"
-        rows.insert(0, Alternative(1, 1.0, f"plain decoding; {gained:.2f}x is expected {relation}"))
+        reason = f"plain decoding; {gained:.2f}x is expected {relation}"
+        rows.insert(0, Alternative(1, 1.0, reason, view.best.source))
     above = [
         Alternative(block, None, "above the block size the draft was trained at")
         for block in view.beyond_trained

@@ -6,6 +6,7 @@ Everything that came from a config or a user is escaped here.
 from __future__ import annotations
 
 import json
+import re
 from collections.abc import Iterable
 from html import escape
 from typing import Any
@@ -27,12 +28,14 @@ _FIELDS = {  # whole phrases first, single flags after them
     "python -m dflash.benchmark --tune": "the Benchmark tab",
     "--prompt-tokens": "the prompt length",
     "--target": "the target",
+    "--draft": "the draft",
     "--tokenizer": "a tokenizer",
     "--hardware": "a machine",
     "--costs": "a calibration",
     "--tau": "a measured τ",
     "--params": "the parameter count",
 }
+_COMMAND_TAIL = re.compile(r"(dflash\.benchmark --\w+) --dataset .*")  # ends its sentence
 _NAMES = {
     "block_size": "how many tokens are looked at in one go",
     "target_layer_ids": "which target layers the draft reads",
@@ -186,6 +189,7 @@ def _planned(value: Any) -> str:
 
 def in_page_words(text: str) -> str:
     """The advisor speaks of its command line; on the page the same things are fields."""
+    text = _COMMAND_TAIL.sub(r"\1", text)
     for flag, field in _FIELDS.items():
         text = text.replace(flag, field)
     return text

@@ -12,7 +12,7 @@ from contextlib import closing, contextmanager
 from dataclasses import replace
 from typing import TypeAlias
 
-from app import run_log, view
+from app import headline, run_log, view
 from app.finished import (
     Checked,
     PlaygroundView,
@@ -35,7 +35,7 @@ from app.recorder import Recorder
 from app.runs import Run, load_run
 from app.served import Served, ServerForm, served_request
 from app.session import EnginePool, GpuRefused, PairChoice, Session, Sessions, Stopped
-from app.stage import StageHeader, StageWriter
+from app.stage import WAITING, StageHeader, StageWriter
 from app.whatif import CycleCost, cycle_cost, predictions
 from app.zerogpu import LentGpu, race_slices
 from dflash.budget import check_block_size
@@ -98,6 +98,12 @@ class PlaygroundHandlers:
             status=view.status_line("busy", "waiting for the device"), running=True
         )
 
+    def on_run_pressed(self, session_id: str) -> PlaygroundView:
+        """The same for Run; no prompt stands above another prompt's answer while it waits."""
+        shown = self.on_pressed(session_id)
+        self.sessions.of(session_id).cleared = True
+        return replace(shown, headline="", stage=WAITING)
+
     def on_check(self, block_size: int, session_id: str) -> Views:
         """Run the what-if's block on the run it predicts from, and show how far off it was."""
         session = self._begin(session_id)
@@ -149,10 +155,10 @@ class PlaygroundHandlers:
             return PlaygroundView(
                 status=view.status_line("busy", "stopping: the current step is still running")
             )
-        if session.waiting:
+        if session.waiting or session.cleared:
             session.waiting = False
-            text = "stopped before it began"
-            return PlaygroundView(status=view.status_line("idle", text), running=False)
+            status = view.status_line("idle", "stopped before it began")
+            return _given_back(session, PlaygroundView(status=status, running=False))
         if session.run is None or not session.run.stopped:
             return PlaygroundView(running=False)
         return self._finished(session, session.run, session.stage_text)
@@ -175,6 +181,7 @@ class PlaygroundHandlers:
         return self._show(self.sessions.of(session_id), run, autoplay=autoplay)
 
     def _show(self, session: Session, run: Run, *, autoplay: bool) -> PlaygroundView:
+        session.cleared = False
         session.keep(run)
         session.rebase(run, session.choices.get(run.id))
         return self._finished(session, run, replay_text(run, autoplay=autoplay))
@@ -213,7 +220,7 @@ class PlaygroundHandlers:
             self.limits.check_request(request)
         except DFlashError as error:
             run_log.refused(session, error)
-            yield _refused(error)
+            yield _given_back(session, _refused(error))
             return
         racing = self._race(session, choice, request, check=check)
         with closing(self._in_sentences(session, racing)) as views:
@@ -226,20 +233,22 @@ class PlaygroundHandlers:
                 yield PlaygroundView(status=view.status_line("busy", "starting"), running=True)
                 yield from work
         except Stopped as error:
-            yield PlaygroundView(status=view.status_line("warn", str(error)), running=False)
+            status = view.status_line("warn", str(error))
+            yield _given_back(session, PlaygroundView(status=status, running=False))
         except GpuRefused as error:
             run_log.refused(session, error)
             yield from self._recorded_instead(session, error)
         except DFlashError as error:
             run_log.refused(session, error)
-            yield _refused(error)
+            yield _given_back(session, _refused(error))
 
     def _recorded_instead(self, session: Session, error: GpuRefused) -> Views:
         if recorded_runs():
             shown = self._show(session, recorded_runs()[0], autoplay=True)
             yield replace(shown, status=_refused(error).status)
         else:
-            yield _refused(DFlashError(error.message, "Try again later."))
+            refused = _refused(DFlashError(error.message, "Try again later."))
+            yield _given_back(session, refused)
 
     def _opened(
         self, session: Session, choice: PairChoice
@@ -296,6 +305,7 @@ class PlaygroundHandlers:
         writer = StageWriter(recorder.word)
         block = None if served else request.block_size
         writer.header(StageHeader(recorder.id, block, "measured here"))
+        session.cleared = False
         yield PlaygroundView(
             status=view.status_line("busy", f"reading the prompt with {recorder.choice.label}"),
             headline="",
@@ -370,6 +380,16 @@ def _running(recorder: Recorder) -> str:
 
 def _refused(error: DFlashError) -> PlaygroundView:
     return PlaygroundView(status=view.status_line("bad", error.message, error.hint), running=False)
+
+
+def _given_back(session: Session, shown: PlaygroundView) -> PlaygroundView:
+    """A press that came to no race gives back the run that it cleared away."""
+    if not session.cleared:
+        return shown
+    session.cleared = False
+    if session.run is None:
+        return replace(shown, stage="")
+    return replace(shown, headline=headline.headline(session.run), stage=replay_text(session.run))
 
 
 @contextmanager

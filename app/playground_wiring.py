@@ -48,6 +48,9 @@ def _wire_race(page: Playground, outputs: Outputs, handlers: PlaygroundHandlers)
     def on_pressed(request: gr.Request) -> list[Any]:
         return wiring.race_outputs(handlers.on_pressed(wiring.session_id(request)))
 
+    def on_run_pressed(request: gr.Request) -> list[Any]:
+        return wiring.race_outputs(handlers.on_run_pressed(wiring.session_id(request)))
+
     def on_run(request: gr.Request, *values: Any) -> Iterator[list[Any]]:
         form = PlaygroundForm(*values[: len(FORM_FIELDS)])
         servers = ServerForm(*values[len(FORM_FIELDS) :])
@@ -73,7 +76,7 @@ def _wire_race(page: Playground, outputs: Outputs, handlers: PlaygroundHandlers)
         "api_visibility": "private",
     }
     pressed: dict[str, Any] = {"queue": False, **_PRIVATE}
-    run = page.run.click(on_pressed, None, outputs, **pressed).then(
+    run = page.run.click(on_run_pressed, None, outputs, **pressed).then(
         on_run, page.run_form, outputs, **device
     )
     check = page.check.click(on_pressed, None, outputs, **pressed).then(

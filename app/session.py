@@ -83,6 +83,7 @@ class Session:
     stop: threading.Event = field(default_factory=threading.Event)
     idle: threading.Event = field(default_factory=threading.Event)
     waiting: bool = False  # pressed, but the device is not free yet
+    cleared: bool = False  # Run was pressed and no race has taken the last one's place yet
     request_id: str = ""  # of the last press, for the log and the run
     run: Run | None = None  # the last one, also while it is running
     stage_text: str = ""

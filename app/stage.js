@@ -100,7 +100,8 @@ root.append(gap, pair, player, stripBox, live);
 // ---------------------------------------------------------------- what is known about the run
 let run, vocab, timeline, lines, cycles, ended, playhead, shown, playing, lastTick, consumed, source;
 function reset() {
-  run = null; vocab = {}; ended = null; playhead = Infinity; playing = false;
+  pause();
+  run = null; vocab = {}; ended = null; playhead = Infinity;
   timeline = [[], []]; // per lane: {t, nodes, row}
   lines = [0, 0]; // the line block that the next token of each lane belongs to
   shown = [0, 0]; // how many timeline entries are on screen
@@ -232,6 +233,7 @@ strip.addEventListener("keydown", (e) => {
 
 // ---------------------------------------------------------------- taking lines in
 const take = {
+  wait() { root.dataset.state = "waiting"; lanes[1].name.textContent = "DFlash"; },
   run(o) {
     run = o;
     strip.style.setProperty("--slots", o.block + 1);

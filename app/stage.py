@@ -15,6 +15,8 @@ from app.race import BASELINE, DFLASH, LaneEvent, LaneFailed, RaceEvent
 from dflash.close_look import SlotOdds
 from dflash.schema import Chunk, Cycle, Event, Finished, Prefilled
 
+WAITING = '{"k":"wait"}\n'  # all that the stage is told between a press and its race
+
 
 @dataclass(frozen=True, slots=True)
 class StageHeader:

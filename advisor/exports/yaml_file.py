@@ -26,6 +26,8 @@ from dflash.strict_yaml import StrictModel, parse_yaml
 SCHEMA = "dflash-playground/recommendation"
 SCHEMA_VERSION = 1
 MAX_FILE_BYTES = 1_000_000
+_KEYS = ("schema", "schema_version", "versions", "recommendation")
+_SCANNER: Any = getattr(yaml, "CSafeLoader", yaml.SafeLoader)
 _BEYOND_THE_CONTRACT = {
     "headline": "",
     "break_even_tau": {"value": None, "unit": "tokens/cycle", "source": "unknown", "basis": ""},
@@ -90,6 +92,7 @@ def load(path: Path) -> Recommendation:
 def parse(text: str, *, name: str) -> Recommendation:
     """Read the text of a file. ``name`` is what errors call it."""
     fields = _fields(parse_yaml(text, name=name), name)
+    _refuse_tags(text, name)
     try:
         recommendation = _adapter().validate_python(fields)
         _Settings.model_validate(
@@ -107,6 +110,17 @@ def parse(text: str, *, name: str) -> Recommendation:
     return recommendation
 
 
+def _refuse_tags(text: str, name: str) -> None:
+    """A file of ours has neither tags nor merges; both can hide what a value is."""
+    if "!" not in text and "<<" not in text:
+        return
+    for token in yaml.scan(text, Loader=_SCANNER):
+        if isinstance(token, yaml.TagToken):
+            raise RecommendationFileError(f"{name}: YAML tags (!!name) are not allowed.")
+        if isinstance(token, yaml.ScalarToken) and token.plain and token.value == "<<":
+            raise RecommendationFileError(f"{name}: YAML merges (<<) are not allowed.")
+
+
 def _fields(document: Any, name: str) -> Any:
     """The recommendation's own fields: of a file of ours, or of the JSON that was printed."""
     if isinstance(document, dict) and {"mode", "verdict", "knobs"} <= document.keys():
@@ -120,6 +134,9 @@ def _fields(document: Any, name: str) -> Any:
             f"{name} has schema version {str(document.get('schema_version'))[:20]}; this reads "
             f"version {SCHEMA_VERSION}."
         )
+    unknown = [key for key in document if key not in _KEYS]
+    if unknown:
+        raise RecommendationFileError(f"{name}: unknown key {str(unknown[0])[:40]!r}.")
     return document.get("recommendation")
 
 

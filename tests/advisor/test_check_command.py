@@ -368,3 +368,25 @@ def test_check_starts_fast_and_loads_neither_torch_nor_gradio(tmp_path):
     *_, loaded, spent_s = done.stdout.splitlines()
     assert loaded == "[]"
     assert float(spent_s) < 1  # about 0.25 s; not by the clock, for busy machines
+
+
+def test_a_key_written_twice_is_refused_by_its_name(tmp_path, capsys):
+    path = tmp_path / "dup.json"
+    path.write_text('{"block_size": 16, "dflash_config": {"mask_token_id": 1, "mask_token_id": 2}}')
+    code, out, err = outcome(capsys, "--draft", str(path))
+    assert (code, out) == (2, "")
+    assert "'dup.json': the key 'mask_token_id' is written twice" in err
+
+
+def test_counts_are_refused_with_their_limits_and_an_empty_name_is_no_folder(
+    tmp_path, capsys, monkeypatch
+):
+    draft = write_json(tmp_path / "config.json", zlab_4b())
+    assert outcome(capsys, "--draft", draft, "--prompt-tokens", "0")[0] == 0
+    for text in ("1000000000000", "-1"):
+        code, _, err = outcome(capsys, "--draft", draft, f"--prompt-tokens={text}")
+        assert code == 2 and f"'{text}' is not a whole number from 0 to 1000000000" in err
+    monkeypatch.chdir(tmp_path)
+    for name in ("", " "):
+        code, _, err = outcome(capsys, "--draft", name)
+        assert code == 2 and f"there is no file, folder or catalogue id '{name}'" in err

@@ -20,6 +20,7 @@ from advisor.exports.block_counts import block_size_of, engine_count
 from advisor.recommend import recommend
 from advisor.schema import ENGINES, DraftSpec, ModelShape, TargetSpec, Workload
 from advisor.situation import Situation
+from dflash.errors import DFlashError
 
 ROOT = Path(__file__).resolve().parents[2]
 RAW = {"block_size": 16, "num_hidden_layers": 5, "layer_types": ["full_attention"] * 5, "x": 1}
@@ -245,3 +246,27 @@ def test_yaml_reopens_to_the_same_recommendation(prompt, params, policy, mode, n
 
 def test_the_yaml_names_the_versions_that_made_it():
     assert yaml.safe_load(yaml_file.dump(answer()))["versions"]["python"] == sys.version.split()[0]
+
+
+@pytest.mark.parametrize(
+    ("addition", "named"),
+    [
+        ("evil: 1\n", "unknown key 'evil'"),
+        ("<<: {}\n", "merges"),
+        ("versions2: !!binary aGk=\n", "unknown key 'versions2'"),
+    ],
+)
+def test_what_a_saved_file_does_not_have_is_refused(addition, named):
+    text = yaml_file.dump(recommend(Situation()))
+    with pytest.raises(DFlashError, match=named):
+        yaml_file.parse(text + addition, name="rec.yaml")
+
+
+def test_a_tagged_value_is_refused_and_an_exclamation_mark_in_a_text_is_not():
+    answer = recommend(Situation())
+    text = yaml_file.dump(replace(answer, headline="Use it! <<"))
+    assert yaml_file.parse(text, name="rec.yaml").headline == "Use it! <<"
+    tagged = text.replace("mode: serve", "mode: !!binary c2VydmU=")
+    assert tagged != text
+    with pytest.raises(DFlashError, match="tags"):
+        yaml_file.parse(tagged, name="rec.yaml")

@@ -11,6 +11,7 @@ import doctor_configs as configs
 import pytest
 
 from advisor.__main__ import main
+from dflash.benchmark.options import parser
 
 ROOT = Path(__file__).resolve().parents[2]
 
@@ -57,9 +58,76 @@ def test_a_lone_config_is_no_model_that_an_engine_could_load(tmp_path, capsys):
     found = recommend(capsys, "--draft", path)
     assert "some-draft" not in "".join(found["exports"].values())
     assert "DRAFT" in found["exports"]["vllm"]
-    (tmp_path / "config.json").write_text(json.dumps(configs.zlab_4b()))
+    for lone in (configs.write_json(tmp_path / "config.json", configs.zlab_4b()), tmp_path):
+        found = recommend(capsys, "--draft", lone)
+        assert str(tmp_path) not in "".join(found["exports"].values())
+        assert "DRAFT" in found["exports"]["vllm"]
+    configs.write_safetensors(
+        tmp_path / "model.safetensors", configs.draft_shapes(configs.zlab_4b())
+    )
     found = recommend(capsys, "--draft", tmp_path / "config.json")
     assert str(tmp_path) in found["exports"]["vllm"]
+
+
+def test_a_lone_config_in_a_folder_of_a_published_name_is_served_under_that_name(tmp_path, capsys):
+    folder = tmp_path / "Qwen3-4B-DFlash-b16"
+    folder.mkdir()
+    path = configs.write_json(folder / "config.json", configs.zlab_4b())
+    found = recommend(capsys, "--draft", path, "--target", "Qwen/Qwen3-4B")
+    assert found["draft_name"] == "z-lab/Qwen3-4B-DFlash-b16"
+
+
+def test_a_lone_config_is_told_first_whose_it_looks_like_and_gets_a_command(tmp_path, capsys):
+    path = configs.write_json(tmp_path / "config.json", configs.zlab_4b())
+    assert main(["recommend", "--draft", str(path)]) == 0
+    text = capsys.readouterr().out
+    assert "--target Qwen/Qwen3-4B" in "\n".join(text.splitlines()[:4])
+    assert text.count("draft.resembles-published") == 1
+    assert "vllm serve TARGET" in text and '"model": "DRAFT"' in text
+    assert "Replace TARGET with your model. Replace DRAFT with your draft." in text
+
+
+def test_without_a_draft_the_first_lines_say_so_and_name_published_ones(capsys):
+    assert main(["recommend", "--params", "8B", "--prompt-tokens", "800"]) == 0
+    first = "\n".join(capsys.readouterr().out.splitlines()[:4])
+    assert "There is no draft yet" in first and "qwen3-8b" in first
+    assert "python -m dflash.train draft" in first
+    assert "draft.none-yet" not in notes(recommend(capsys, "--draft", "qwen3-8b"))
+    unlike = notes(recommend(capsys, "--params", "20K"))["draft.none-yet"]["hint"]
+    assert "about this size" not in unlike and "docs/catalogue.md" in unlike
+
+
+def test_three_losers_are_printed_and_the_json_has_them_all(capsys):
+    asked = ["recommend", "--draft", "qwen3-8b", "--hardware", "rtx-4090", "--task", "code"]
+    assert main(asked) == 0
+    text = capsys.readouterr().out
+    assert text.count("  block size ") == 3 and "and 12 more (--json shows all)" in text
+    losers = recommend(capsys, *asked[1:])["alternatives"]
+    assert len(losers) == 15 and {a["source"] for a in losers} == {"modelled"}
+
+
+@pytest.mark.parametrize(
+    ("asked", "models"),
+    [
+        (["--draft", "qwen3-8b", "--task", "code"], "code --model qwen3-8b"),
+        (["--params", "4B"], "chat --model TARGET --draft-model DRAFT"),
+        (["--target", "demo"], "demo --model demo"),
+    ],
+)
+def test_the_advice_to_measure_is_a_command_that_runs_on_the_pair(asked, models, capsys):
+    hints = [finding["hint"] for finding in recommend(capsys, *asked)["findings"]]
+    command = next(hint for hint in hints if "--tune" in hint).partition(": ")[2]
+    assert command == f"python -m dflash.benchmark --tune --dataset {models}"
+    parsed = parser().parse_args(command.split()[3:])
+    assert parsed.tune and parsed.dataset and parsed.model
+
+
+def test_the_memory_of_a_catalogue_pair_is_known_before_a_prompt_is_given(capsys):
+    asked = ("--draft", "qwen3-8b", "--hardware", "rtx-4090")
+    empty = recommend(capsys, *asked)["estimate"]["memory_bytes"]["basis"]
+    assert "not fully known" not in empty and "caches are empty" in empty
+    filled = recommend(capsys, *asked, "--prompt-tokens", "900")["estimate"]["memory_bytes"]
+    assert "caches are empty" not in filled["basis"]
 
 
 def test_the_verifier_a_speculators_draft_names_lends_its_sizes_and_nothing_else(tmp_path, capsys):

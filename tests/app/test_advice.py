@@ -143,3 +143,9 @@ def test_the_page_speaks_of_its_fields_and_never_of_command_line_flags():
         assert " --" not in page
         assert "(--" not in page
         assert "&#x27;value&#x27;" not in page
+
+
+def test_the_page_speaks_of_its_own_tabs_where_the_command_line_has_a_command():
+    answer = ask(AdviceForm(draft="qwen3-8b", hardware="rtx-4090"))
+    shown = advice_view.findings(answer.findings)
+    assert "Measure both: the Benchmark tab</p>" in shown and "--" not in shown.split("http")[0]

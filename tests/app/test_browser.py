@@ -160,6 +160,27 @@ def test_a_run_fills_both_columns_with_the_same_text_and_shows_a_speedup(window)
     assert page.locator("#front-charts .caption").count() == 3
 
 
+def test_a_press_clears_the_last_answer_before_the_next_one_comes(window):
+    page = window()
+    fill(page)
+    run_to_the_end(page)
+    page.evaluate(
+        """() => {
+          const stage = document.querySelector(".stage");
+          const words = stage.querySelector(".lane-df .lane-words");
+          window.seen = [];
+          new MutationObserver(() => {
+            const number = document.querySelector(".big-number");
+            window.seen.push([stage.dataset.state, words.textContent.length, Boolean(number)]);
+          }).observe(stage, { attributeFilter: ["data-state"] });
+        }"""
+    )
+    run_to_the_end(page)
+    seen = page.evaluate("window.seen")
+    assert seen[0][:2] == ["waiting", 0]
+    assert next(number for state, _, number in seen if state == "running") is False
+
+
 def test_stop_keeps_what_was_written_and_the_next_run_starts_from_zero(window):
     page = window()
     fill(page, tokens=4000)

@@ -10,6 +10,7 @@ import pytest
 from app.form import OWN_PAIR, PlaygroundForm
 from app.handlers import PlaygroundHandlers
 from app.session import EnginePool, PairChoice, Sessions
+from app.stage import WAITING
 from dflash.errors import CheckpointError, DFlashError
 
 FORM = {
@@ -217,3 +218,30 @@ def test_a_prompt_with_markup_is_shown_as_text(page):
     name = "<img src=x onerror=alert(1)>"
     last = list(page().on_run(form(pair_id=OWN_PAIR, target=name, draft="d"), "a"))[-1]
     assert "<img" not in last.headline and "&lt;img" in last.headline
+
+
+def test_a_press_clears_the_last_answer_and_gives_it_back_where_no_race_comes(page):
+    handlers = page()
+    list(handlers.on_run(form(), "a"))
+    pressed = handlers.on_run_pressed("a")
+    assert (pressed.headline, pressed.stage, pressed.running) == ("", WAITING, True)
+    *_, refused = handlers.on_run(form(max_new_tokens=-1), "a")
+    handlers.on_run_pressed("a")
+    for given_back in (refused, handlers.on_stop("a")):
+        assert "identical text" in given_back.headline and '"k":"end"' in given_back.stage
+    handlers.on_run_pressed("a")
+    race = handlers.on_run(form(prompt="another"), "a")
+    assert all(v.headline in (None, "") for v in list(race)[:-1])
+    assert handlers.on_stop("a").headline is None, "that race took its place"
+
+
+def test_a_run_stopped_while_the_model_loads_gives_the_last_answer_back(page):
+    handlers = page()
+    list(handlers.on_run(form(), "a"))
+    handlers.on_run_pressed("a")
+    loading = handlers.on_run(form(pair_id=OWN_PAIR, target="x/y", draft="x/z"), "a")
+    next(loading)
+    loading.close()  # as Stop does
+    stopped = handlers.on_stop("a")
+    assert "stopped before it began" in stopped.status.lower()
+    assert "identical text" in stopped.headline
