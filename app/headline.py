@@ -92,7 +92,7 @@ def _verdict(run: Run, comparison: Comparison) -> tuple[str, str]:
     if speedup >= 1:
         return view.factor(speedup), (
             f"The same model wrote {view.rate(right.output_tps)} instead of "
-            f"{view.rate(left.output_tps)}, because {per_pass}."
+            f"{view.rate(left.output_tps)}, because {per_pass}.{_beyond(speedup, spec.tau, run)}"
         )
     step, cycle = cycle_cost(run.baseline), cycle_cost(run.dflash)
     need = f" It would need {cycle.total_s / step.total_s:.1f}." if step and cycle else ""
@@ -100,6 +100,17 @@ def _verdict(run: Run, comparison: Comparison) -> tuple[str, str]:
     at_block = f" at {run.block_words}" if run.block_words else ""
     return view.factor(speedup), (
         f"DFlash is not worth it for this text{at_block} {where}: {per_pass}.{need}"
+    )
+
+
+def _beyond(speedup: float, tau: float, run: Run) -> str:
+    """A warning where the figure cannot be DFlash's: its cycle holds a pass of the target, which
+    is no quicker than a single step."""
+    if speedup <= tau or run.is_served:
+        return ""
+    return (
+        f" More than {tau:.1f}× cannot come from that: something else kept this machine busy "
+        "during one of the lanes. Run it again."
     )
 
 

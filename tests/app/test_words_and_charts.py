@@ -115,6 +115,13 @@ def test_the_positions_caption_quotes_the_positions(make_run):
     assert "Even the first guess" in captions.acceptance_positions(hopeless)
 
 
+def test_more_than_tau_is_called_this_machines_noise(make_run):
+    run = make_run()
+    disturbed = replace(run, baseline=make_run(step_s=1.0).baseline)
+    assert "Run it again." in headline(disturbed)
+    assert "Run it again." not in headline(run)
+
+
 def test_a_losing_case_is_said_to_lose(make_run):
     run = make_run(pattern=(0,))
     assert run.comparison.speedup < 1
