@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import contextlib
+import errno
 import os
 import secrets
+import tempfile
 from pathlib import Path
 
 from dflash.errors import DFlashError
@@ -30,6 +32,20 @@ def write_whole(path: Path, text: str) -> None:
     except OSError as error:
         with contextlib.suppress(OSError):
             part.unlink()
+        raise cannot_write(path, error) from error
+
+
+def check_writable(path: Path) -> None:
+    """Find out before the work whether ``write_whole`` has a place for its result.
+
+    Makes the folder. Raises ``StorageError``.
+    """
+    try:
+        if path.is_dir():
+            raise IsADirectoryError(errno.EISDIR, os.strerror(errno.EISDIR))
+        path.parent.mkdir(parents=True, exist_ok=True)
+        tempfile.TemporaryFile(dir=path.parent).close()
+    except OSError as error:
         raise cannot_write(path, error) from error
 
 

@@ -14,6 +14,7 @@ from collections.abc import Sequence
 from dflash.benchmark.commands import run
 from dflash.benchmark.options import parser
 from dflash.errors import DFlashError
+from dflash.whole_file import StorageError, write_whole
 
 
 def main(argv: Sequence[str] | None = None) -> int:
@@ -31,7 +32,14 @@ def main(argv: Sequence[str] | None = None) -> int:
         return 130
     print(result.text)
     print(json.dumps(result.data, separators=(",", ":"), allow_nan=False))
-    return 130 if result.interrupted else 0
+    code = 130 if result.interrupted else 0
+    for path, text in result.files.items():
+        try:
+            write_whole(path, text)
+        except StorageError as error:
+            print(f"error: {error}", file=sys.stderr)
+            code = 2
+    return code
 
 
 if __name__ == "__main__":

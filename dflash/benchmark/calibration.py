@@ -13,7 +13,7 @@ from dflash import measurements
 from dflash.benchmark import calibrate as timing
 from dflash.benchmark.options import sampling_of
 from dflash.benchmark.prompts import Prompt, load_prompts, mixed
-from dflash.benchmark.report import Result, write_json
+from dflash.benchmark.report import Result, json_text
 from dflash.benchmark.subject import Subject
 from dflash.measurements import Calibration, Provenance, StepCosts
 from dflash.presets import preset_ids
@@ -51,10 +51,9 @@ def run_calibration(
     )
     path = measurements.save(calibration)
     data = _costs_file(costs[0])
-    if args.output:
-        write_json(args.output, data)
+    files = {args.output: json_text(data)} if args.output else {}
     shown = "\n\n".join([_costs_table(costs), *_acceptance_table(found), f"Saved as {path}."])
-    return Result(shown, data)
+    return Result(shown, data, files=files)
 
 
 def _default_prompts() -> list[Prompt]:

@@ -27,12 +27,16 @@ from dflash.benchmark.runner import Plan, Run, Skipped, measure, warm_up
 from dflash.benchmark.subject import Subject, open_subject
 from dflash.benchmark.summary import best_block, pair_up, summarise
 from dflash.benchmark.tuning import run_tuning
+from dflash.close_look import CloseLook
 from dflash.errors import PromptError
 from dflash.measurements import Calibration
+from dflash.whole_file import check_writable
 
 
 def run(args: argparse.Namespace, command: str) -> Result:
     """Do what the parsed command line asks. Raises ``DFlashError`` children."""
+    for path in filter(None, (args.output, args.csv)):
+        check_writable(path)
     if args.dataset is None and not args.calibrate:
         raise PromptError("no prompts were named.", "Give --dataset NAME or --dataset FILE.jsonl.")
     prompts = load_prompts(args.dataset, limit=args.limit) if args.dataset else []
@@ -62,7 +66,8 @@ def run_benchmark(
     prompts: Sequence[Prompt],
     provenance: dict[str, Any],
 ) -> Result:
-    """Measure every block size on every prompt. Ctrl-C reports what was measured until then."""
+    """Measure every block size on every prompt. Ctrl-C reports what was measured until then, and
+    is raised again when that is nothing."""
     blocks = args.block_size or [subject.trained_block_size]
     arms = subject.arms(blocks, loop_only=args.loop_baseline_only)
     plan = Plan(arms, tuple(prompts), sampling_of(args), args.repeats)
@@ -78,17 +83,24 @@ def run_benchmark(
                 bar.update()
     except KeyboardInterrupt:
         interrupted = True
-    found = _report(subject, plan, runs, skipped, {**provenance, **_settings(args, plan)})
-    if args.csv:
-        report.write_csv(args.csv, runs)
+        del runs[len(runs) - len(runs) % len(arms) :]  # arms whose others were not taken in
+        if not runs:
+            raise
+    about = {**provenance, **_settings(args, plan)}
+    try:
+        found = _report(subject.look, plan, runs, skipped, about)
+    except KeyboardInterrupt:
+        interrupted = True  # looking at differences again is all that takes long
+        found = _report(None, plan, runs, skipped, about)
     data = report.to_json(found)
+    files = {args.csv: report.csv_text(runs)} if args.csv else {}
     if args.output:
-        report.write_json(args.output, data)
-    return Result(report.table(found), data["summary"], interrupted)
+        files[args.output] = report.json_text(data)
+    return Result(report.table(found), data["summary"], interrupted, files)
 
 
 def _report(
-    subject: Subject,
+    look: CloseLook | None,
     plan: Plan,
     runs: Sequence[Run],
     skipped: Sequence[Skipped],
@@ -97,7 +109,7 @@ def _report(
     greedy = plan.sampling.temperature == 0
     left_out = {s.prompt_index for s in skipped}
     kept = tuple(r for r in runs if r.prompt_index not in left_out)
-    differences = find_differences(kept, look=subject.look) if greedy else []
+    differences = find_differences(kept, look=look) if greedy else []
     pairings = pair_up(kept)
     if not pairings:
         raise PromptError("nothing was measured.", "Let at least one prompt finish.")

@@ -33,11 +33,13 @@ ARM_TITLES: dict[ArmName, str] = {
 
 @dataclasses.dataclass(frozen=True, slots=True)
 class Result:
-    """What a command found: a text for people, a value for JSON, and whether it was cut short."""
+    """What a command found: a text for people, a value for JSON, whether it was cut short, and
+    the files still to be written: a full disk must not lose what is shown."""
 
     text: str
     data: Any
     interrupted: bool = False
+    files: dict[Path, str] = dataclasses.field(default_factory=dict)
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
@@ -84,17 +86,22 @@ def blocks_of(summary: dict[str, Any]) -> dict[int, dict[str, Any]]:
 
 def write_json(path: Path, data: Any) -> None:
     """Write one JSON file, whole or not at all. Raises ``StorageError``."""
-    write_whole(path, json.dumps(data, indent=1, allow_nan=False) + "\n")
+    write_whole(path, json_text(data))
 
 
-def write_csv(path: Path, runs: Iterable[Run]) -> None:
-    """Write one row per measured run, in the order they ran. Raises ``StorageError``."""
+def json_text(data: Any) -> str:
+    """What a JSON file of ours holds."""
+    return json.dumps(data, indent=1, allow_nan=False) + "\n"
+
+
+def csv_text(runs: Iterable[Run]) -> str:
+    """One row per measured run, in the order they ran."""
     rows = [_csv_row(run) for run in runs]
     out = io.StringIO()
     writer = csv.DictWriter(out, list(rows[0]) if rows else [], lineterminator="\n")
     writer.writeheader()
     writer.writerows(rows)
-    write_whole(path, out.getvalue())
+    return out.getvalue()
 
 
 def table(report: Report) -> str:

@@ -13,7 +13,7 @@ from dflash.benchmark.runner import Arm
 from dflash.close_look import CloseLook
 from dflash.engines import Engine, open_engine
 from dflash.engines.torch_engine import TorchEngine
-from dflash.errors import PairError
+from dflash.errors import EngineError, PairError
 from dflash.pairs import resolve_pair
 
 
@@ -46,6 +46,10 @@ def open_subject(
     if threads is not None:
         torch.set_num_threads(threads)
     pair = resolve_pair(model, draft_model)
+    if device and backend != "torch":
+        raise EngineError(
+            f"{backend} chooses its own device, not {device!r}.", "Leave out --device."
+        )
     options: dict[str, Any] = {"device": device} if device else {}
     engine = open_engine(backend, pair=pair, **options)
     if engine.trained_block_size is None:

@@ -16,7 +16,7 @@ from dflash.benchmark import tune
 from dflash.benchmark.calibration import acceptance_of
 from dflash.benchmark.options import sampling_of
 from dflash.benchmark.prompts import Prompt, mixed
-from dflash.benchmark.report import Result, write_json
+from dflash.benchmark.report import Result, json_text
 from dflash.benchmark.runner import Plan, Run, measure, warm_up
 from dflash.benchmark.subject import Subject
 from dflash.benchmark.summary import Pairing, pair_up, summarise
@@ -56,9 +56,8 @@ def run_tuning(
     )
     result = _tune_result(tuned, provenance, found.positions)
     path = measurements.save(result)
-    if args.output:
-        write_json(args.output, result.model_dump(mode="json"))
-    return Result(f"{_tune_table(tuned)}\n\nSaved as {path}.", _tune_json(tuned))
+    files = {args.output: json_text(result.model_dump(mode="json"))} if args.output else {}
+    return Result(f"{_tune_table(tuned)}\n\nSaved as {path}.", _tune_json(tuned), files=files)
 
 
 class _PairedRuns:

@@ -19,7 +19,7 @@ from dflash import microscope
 from dflash.budget import check_block_size
 from dflash.close_look import Divergence, SlotOdds
 from dflash.drafts import open_draft
-from dflash.errors import CheckpointError
+from dflash.errors import CheckpointError, EngineError
 from dflash.generate import decode
 from dflash.memory import fitting, smaller_request
 from dflash.model import load_draft
@@ -46,7 +46,7 @@ class TorchEngine:
     ) -> None:
         self.pair = resolve_pair(pair) if isinstance(pair, str) else pair
         target_path, draft_path = ensure_local(self.pair, progress=progress)
-        self._device = torch.device(device or best_device())
+        self._device = usable_device(device or best_device())
         dtype = dtype or (torch.float32 if self._device.type == "cpu" else torch.bfloat16)
         with fitting(device_name(self._device), hint=_SMALLER_PAIR, release=self.close):
             self.model = _load_target(target_path, dtype, self._device)
@@ -142,6 +142,22 @@ def best_device() -> str:
     if torch.cuda.is_available():
         return "cuda"
     return "mps" if torch.backends.mps.is_available() else "cpu"
+
+
+def usable_device(name: str) -> torch.device:
+    """The device of that name. Raises ``EngineError`` where torch knows or finds none."""
+    found = best_device()
+    try:
+        device = torch.device(name)
+        usable = device.type not in ("cuda", "mps") or device.type == found
+    except RuntimeError:
+        usable = False
+    if not usable:
+        raise EngineError(
+            f"there is no device {name!r} here.",
+            f"Use {found if found == 'cpu' else f'cpu or {found}'}, or name none.",
+        )
+    return device
 
 
 def device_name(device: torch.device) -> str:

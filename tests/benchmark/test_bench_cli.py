@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import itertools
 import json
 import os
+from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
@@ -11,9 +13,11 @@ from tiny_pair import write_tiny_pair
 
 from advisor import gather
 from advisor.answer import recommend_for
-from dflash.benchmark import curves
+from dflash.benchmark import commands, curves
 from dflash.benchmark.__main__ import main
 from dflash.benchmark.library import GenerateBaseline
+from dflash.benchmark.lossless import Difference
+from dflash.benchmark.runner import Plan, Run, Skipped
 from dflash.engines.torch_engine import TorchEngine
 from dflash.measurements import Calibration, TuneResult, load
 from dflash.metrics import compare, run_stats
@@ -150,6 +154,10 @@ def test_the_mlx_backend_is_measured_against_its_own_loop(
         (["--dataset", "nowhere.jsonl"], "nowhere.jsonl: cannot be read"),
         (["--temperature", "-1"], "temperature must be 0 or more"),
         (["--draft-model", "/no/such/folder"], "neither a folder"),
+        (["--device", "cudaa"], "there is no device 'cudaa' here"),
+        (["--backend", "mlx"], "mlx chooses its own device, not 'cpu'"),
+        (["--seed", "99999999999999999999999", "--temperature", "1"], "seed must fit in 64 bits"),
+        (["--temperature", "1e-45"], "temperature must be 0 (greedy) or at least 1e-05"),
     ],
 )
 def test_what_cannot_be_done_is_one_line_on_stderr_and_exit_code_two(
@@ -160,6 +168,77 @@ def test_what_cannot_be_done_is_one_line_on_stderr_and_exit_code_two(
     assert captured.out == ""
     (line,) = [x for x in captured.err.splitlines() if x.startswith("error: ")]
     assert words in line
+
+
+@pytest.mark.parametrize("flag", ["--output", "--csv"])
+def test_a_file_that_cannot_be_written_is_told_before_anything_is_measured(
+    flags: list[str], flag: str, tmp_path: Path, capsys: pytest.CaptureFixture[str],
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:  # fmt: skip
+    monkeypatch.setattr(commands, "open_subject", None)  # must not come so far
+    for place in (tmp_path, tmp_path / "rows.jsonl" / "x"):
+        assert main([*flags, flag, str(place)]) == 2
+        assert "could not be written" in capsys.readouterr().err
+
+
+def test_a_file_that_fails_after_all_loses_neither_the_table_nor_the_other_file(
+    flags: list[str], tmp_path: Path, capsys: pytest.CaptureFixture[str],
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:  # fmt: skip
+    out, rows = tmp_path / "out.json", tmp_path / "out.csv"
+    warm_up = commands.warm_up
+
+    def take_the_place(plan: Plan) -> None:
+        rows.mkdir()
+        warm_up(plan)
+
+    monkeypatch.setattr(commands, "warm_up", take_the_place)
+    files = ["--output", str(out), "--csv", str(rows)]
+    assert main([*flags, *files, "--limit", "1", "--repeats", "1", "--loop-baseline-only"]) == 2
+    captured = capsys.readouterr()
+    summary = json.loads(captured.out.strip().splitlines()[-1])
+    assert json.loads(out.read_text("utf-8"))["summary"] == summary
+    assert "out.csv could not be written" in captured.err
+
+
+def test_ctrl_c_while_the_report_is_made_still_gives_the_report(
+    flags: list[str], tmp_path: Path, capsys: pytest.CaptureFixture[str],
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:  # fmt: skip
+    find_differences = commands.find_differences
+
+    def stopped(runs: tuple[Run, ...], *, look: object) -> list[Difference]:
+        if look is not None:
+            raise KeyboardInterrupt
+        return find_differences(runs)
+
+    monkeypatch.setattr(commands, "find_differences", stopped)
+    out = tmp_path / "out.json"
+    assert main([*flags, "--limit", "1", "--repeats", "1", "--output", str(out)]) == 130
+    _, summary = last_json(capsys)
+    assert json.loads(out.read_text("utf-8"))["summary"] == summary
+    assert summary["lossless"] == {"num_equal": 1, "num_checked": 1}
+
+
+@pytest.mark.parametrize("num_runs", [0, 1, 4])
+def test_ctrl_c_reports_whole_rounds_and_without_one_says_so_in_a_sentence(
+    num_runs: int, flags: list[str], capsys: pytest.CaptureFixture[str],
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:  # fmt: skip
+    measure = commands.measure
+
+    def stopped(plan: Plan) -> Iterator[Run | Skipped]:
+        yield from itertools.islice(measure(plan), num_runs)
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr(commands, "measure", stopped)
+    assert main([*flags, "--limit", "2", "--repeats", "1"]) == 130
+    captured = capsys.readouterr()
+    if num_runs < 3:  # the first round has three arms
+        assert captured.out == ""
+        assert captured.err.splitlines()[-1] == "stopped before anything was measured"
+    else:
+        assert json.loads(captured.out.splitlines()[-1])["lossless"]["num_checked"] == 1
 
 
 def test_the_generate_baseline_says_the_same_as_our_loop_and_stamps_every_token(

@@ -18,7 +18,7 @@ from dflash import wheel_target
 from dflash.benchmark import report
 from dflash.errors import DFlashError
 from dflash.wheel_target import WheelTarget, ensure_wheel_target
-from dflash.whole_file import StorageError, write_whole
+from dflash.whole_file import StorageError, check_writable, write_whole
 
 resource = pytest.importorskip("resource", reason="the file size limit is a POSIX one")
 ROOT = Path(__file__).resolve().parents[2]
@@ -59,13 +59,19 @@ def test_a_folder_that_may_not_be_written_is_one_sentence(tmp_path):
         write_whole(tmp_path / "file" / "a.json", "x")
 
 
-@pytest.mark.parametrize(
-    "write", [report.write_json, lambda path, data: report.write_csv(path, ())]
-)
-def test_the_benchmark_writes_its_results_the_same_way(tmp_path, write):
+def test_the_benchmark_writes_its_results_the_same_way(tmp_path):
     (tmp_path / "file").write_text("")
     with pytest.raises(StorageError):
-        write(tmp_path / "file" / "a", {})
+        report.write_json(tmp_path / "file" / "a", {})
+
+
+def test_a_place_is_found_fit_or_unfit_before_the_work_and_nothing_is_left_there(tmp_path):
+    (tmp_path / "file").write_text("")
+    for wrong in (tmp_path, tmp_path / "file" / "a.json", Path()):
+        with pytest.raises(StorageError, match="choose another folder"):
+            check_writable(wrong)
+    check_writable(tmp_path / "new" / "a.json")
+    assert list((tmp_path / "new").iterdir()) == []
 
 
 def test_a_process_killed_while_it_saves_leaves_the_old_file(tmp_path):
