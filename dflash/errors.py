@@ -42,5 +42,9 @@ class PromptError(DFlashError):
     """A data set or a file of prompts cannot be used."""
 
 
+class TapsError(PairError, ValueError):
+    """Taps that the target cannot give."""
+
+
 class BlockSizeError(DFlashError, ValueError):
     """A block size that the draft was not trained for."""

@@ -12,6 +12,7 @@ import sys
 from dataclasses import asdict
 from pathlib import Path
 
+from dflash.benchmark.options import positive
 from dflash.errors import DFlashError
 from dflash.train.corpus import KINDS, sample_prompts
 from dflash.train.fit_command import DraftOrder, make_draft
@@ -68,7 +69,7 @@ def _parser() -> argparse.ArgumentParser:
     commands = parser.add_subparsers(required=True)
     sample = commands.add_parser("sample", help="print fresh demo prompts as JSONL rows")
     sample.add_argument("--kind", choices=KINDS, required=True)
-    sample.add_argument("--num", type=int, default=20)
+    sample.add_argument("--num", type=positive, default=20)
     sample.add_argument("--seed", type=int, default=0)
     sample.set_defaults(run=_sample)
     target = commands.add_parser("target", help="train the demo target from nothing")
@@ -92,15 +93,15 @@ def _add_draft(commands: argparse._SubParsersAction[argparse.ArgumentParser]) ->
     draft.add_argument("--out", "--output", dest="output", type=Path, required=True)
     draft.add_argument("--work", type=Path, help="rows, states and resumable fit (OUT-work)")
     draft.add_argument("--minutes", type=float, default=recipe.minutes, help="of fitting")
-    draft.add_argument("--num-rows", type=int, default=order.num_rows, help="conversations")
-    draft.add_argument("--max-new-tokens", type=int, default=order.max_new_tokens)
+    draft.add_argument("--num-rows", type=positive, default=order.num_rows, help="conversations")
+    draft.add_argument("--max-new-tokens", type=positive, default=order.max_new_tokens)
     draft.add_argument("--sample-kinds", nargs="+", choices=KINDS, default=list(order.kinds))
     draft.add_argument("--prompts", type=Path, help="your prompts, JSONL, instead of invented ones")
     draft.add_argument("--demo-corpus", action="store_true", help="prompts of the demo corpus")
     draft.add_argument("--rows", type=Path, nargs="*", default=[], help="finished rows, JSONL")
     draft.add_argument("--block-size", type=int, default=order.block_size)
-    draft.add_argument("--num-layers", type=int, default=order.num_layers)
-    draft.add_argument("--num-taps", type=int, default=order.num_taps)
+    draft.add_argument("--num-layers", type=positive, default=order.num_layers)
+    draft.add_argument("--num-taps", type=positive, default=order.num_taps)
     draft.add_argument("--target-layer-ids", type=int, nargs="+")
     draft.add_argument("--mask-token-id", type=int)
     draft.add_argument("--anchors", type=int, default=recipe.num_anchors, help="blocks per row")

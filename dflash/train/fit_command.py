@@ -23,7 +23,7 @@ from dflash.model import DFlashConfig, DFlashDraftModel
 from dflash.pairs import local_model
 from dflash.stops import stop_token_ids
 from dflash.taps import build_target_layer_ids
-from dflash.targets import text_config
+from dflash.targets import check_taps, text_config
 from dflash.train.corpus import TRAINING_SEED_START, draw_tasks
 from dflash.train.generation import speed_up_attention
 from dflash.train.new_draft import choose_mask_token, new_draft
@@ -31,6 +31,7 @@ from dflash.train.pretrain import matmul_dtype
 from dflash.train.prompts import KINDS
 from dflash.train.recipe import FitRecipe, FitReport, fit_draft
 from dflash.train.synthesis import Row, read_rows, read_turns, synthesise
+from dflash.whole_file import check_writable
 
 logger = logging.getLogger(__name__)
 
@@ -64,17 +65,21 @@ def make_draft(order: DraftOrder) -> FitReport:
     Raises ``DFlashError`` children with a hint.
     """
     work = order.work or order.output.with_name(order.output.name + "-work")
-    work.mkdir(parents=True, exist_ok=True)
+    for folder in (work, order.output):
+        check_writable(folder / "training.json")
+    rows, turns = _given(order)
     path = local_model(order.target)
-    tokenizer = AutoTokenizer.from_pretrained(path)
     target = load_target(path)
-    rows = _rows(order, work, target, tokenizer)
-    mask = order.mask_token_id
-    if mask is None:
-        mask = choose_mask_token(tokenizer, target, _seen_ids(rows))
+    tokenizer = load_tokenizer(path)
     taps = order.target_layer_ids or build_target_layer_ids(
         text_config(target).num_hidden_layers, order.num_taps
     )
+    check_taps(target, tuple(taps))
+    rows += _made(order, order.num_rows - len(rows), turns, work, target, tokenizer)
+    _check_enough(order, rows)
+    mask = order.mask_token_id
+    if mask is None:
+        mask = choose_mask_token(tokenizer, target, _seen_ids(rows))
     draft = new_draft(
         target, block_size=order.block_size, num_layers=order.num_layers,
         target_layer_ids=taps, mask_token_id=mask, seed=order.fit.seed,
@@ -93,19 +98,37 @@ def load_target(path: Path) -> PreTrainedModel:
     on_gpu = torch.cuda.is_available()
     dtype = torch.bfloat16 if on_gpu else matmul_dtype()
     try:
-        model = AutoModelForCausalLM.from_pretrained(
-            path, dtype=dtype, use_safetensors=True, trust_remote_code=False
-        )
+        loaded: Any = AutoModelForCausalLM.from_pretrained(
+            path, dtype=dtype, use_safetensors=True, trust_remote_code=False,
+            output_loading_info=True,
+        )  # fmt: skip
     except (OSError, ValueError) as error:
         raise CheckpointError(
             f"the target {path} cannot be loaded: {error}",
             "Give a folder or hub id of a causal language model with safetensors weights.",
         ) from error
+    model, report = loaded
+    if report["missing_keys"]:
+        raise CheckpointError(
+            f"{path} is no whole language model: it lacks {min(report['missing_keys'])}.",
+            "Give the target's folder or hub id, not that of a draft.",
+        )
     if on_gpu:
         nn.Module.to(model, "cuda")
     model.eval().requires_grad_(False)
     speed_up_attention(model)
     return model
+
+
+def load_tokenizer(path: Path) -> Any:
+    """The target's tokenizer. Raises ``CheckpointError`` in one sentence."""
+    try:
+        return AutoTokenizer.from_pretrained(path, trust_remote_code=False)
+    except (OSError, ValueError) as error:
+        raise CheckpointError(
+            f"the tokenizer of {path} cannot be loaded: {str(error).strip().splitlines()[0]}",
+            "Put the target's tokenizer files beside its weights.",
+        ) from error
 
 
 def save_draft(draft: DFlashDraftModel, folder: Path, facts: dict[str, Any]) -> None:
@@ -123,28 +146,39 @@ def save_draft(draft: DFlashDraftModel, folder: Path, facts: dict[str, Any]) -> 
     scratch.rmdir()
 
 
-def _rows(order: DraftOrder, work: Path, target: PreTrainedModel, tokenizer: Any) -> list[Row]:
-    """Given rows first, then as many self-made ones as were asked for."""
+def _given(order: DraftOrder) -> tuple[list[Row], list[tuple[str, str]] | None]:
+    """Finished rows, and the prompts that the others are made from if not invented."""
     rows = [row for path in order.rows for row in read_rows(path)]
-    turns = None
     if order.prompts is not None:
-        turns = read_turns(order.prompts)
-    elif order.demo_corpus:
-        turns = _corpus_turns(order)
-    missing = order.num_rows - len(rows)
-    if missing > 0:
-        rows += synthesise(
-            target, tokenizer, work / "rows.jsonl", num_rows=missing, turns=turns,
-            kinds=order.kinds, max_new_tokens=order.max_new_tokens,
-            stop_ids=stop_token_ids(target, tokenizer), batch_size=order.batch_size,
-            seed=order.fit.seed,
-        )  # fmt: skip
+        return rows, read_turns(order.prompts)
+    return rows, _corpus_turns(order) if order.demo_corpus else None
+
+
+def _made(
+    order: DraftOrder,
+    num_rows: int,
+    turns: Sequence[tuple[str, str]] | None,
+    work: Path,
+    target: PreTrainedModel,
+    tokenizer: Any,
+) -> list[Row]:
+    """As many self-made rows as the given ones leave to be asked for."""
+    if num_rows < 1:
+        return []
+    return synthesise(
+        target, tokenizer, work / "rows.jsonl", num_rows=num_rows, turns=turns,
+        kinds=order.kinds, max_new_tokens=order.max_new_tokens,
+        stop_ids=stop_token_ids(target, tokenizer), batch_size=order.batch_size,
+        seed=order.fit.seed,
+    )  # fmt: skip
+
+
+def _check_enough(order: DraftOrder, rows: Sequence[Row]) -> None:
     if len(rows) < order.fit.rows_per_step * 2:
         raise CheckpointError(
             f"{len(rows)} conversations are too few to fit a draft.",
             f"Ask for more with --num-rows, at least {order.fit.rows_per_step * 2}.",
         )
-    return rows
 
 
 def _corpus_turns(order: DraftOrder) -> list[tuple[str, str]]:

@@ -17,6 +17,7 @@ from typing import Any
 import torch
 from transformers import PreTrainedModel, PreTrainedTokenizerBase
 
+from dflash.benchmark.prompts import read_jsonl
 from dflash.errors import CheckpointError, PairError
 from dflash.schema import SamplingParams
 from dflash.train.generation import generate_all
@@ -170,9 +171,15 @@ def synthesise(
 def read_rows(path: Path) -> list[Row]:
     """Read a rows file; a half-written last line (a kill) is dropped.
 
-    Raises ``CheckpointError`` naming the line that is broken otherwise.
+    Raises ``CheckpointError`` for a file that cannot be read, or naming the broken line.
     """
-    lines = path.read_text(encoding="utf-8").split("\n")
+    try:
+        lines = path.read_text(encoding="utf-8").split("\n")
+    except (OSError, UnicodeDecodeError) as error:
+        raise CheckpointError(
+            f"the training rows {path} cannot be read ({type(error).__name__}).",
+            "Give the rows.jsonl of an earlier run.",
+        ) from error
     rows = []
     for number, line in enumerate(lines[:-1], start=1):  # whatever follows the last newline: cut
         try:
@@ -186,27 +193,17 @@ def read_rows(path: Path) -> list[Row]:
 
 
 def read_turns(path: Path) -> list[tuple[str, str]]:
-    """Read prompts from JSONL: ``{"category": ..., "turns": [...]}`` or ``{"prompt": ...}``."""
-    turns = []
-    for number, line in enumerate(path.read_text(encoding="utf-8").splitlines(), start=1):
-        if not line.strip():
-            continue
-        try:
-            row = json.loads(line)
-            user = row["turns"][0] if "turns" in row else row["prompt"]
-            turns.append((str(row.get("category", "free")), str(user)))
-        except (ValueError, TypeError, KeyError, IndexError) as error:
-            raise CheckpointError(
-                f"{path}, line {number}, has no prompt: {error!r}.",
-                'Each line should be {"category": "code", "turns": ["..."]}.',
-            ) from error
-    return turns
+    """Category and first turn of every prompt in a file as the benchmark reads it.
+
+    Raises ``PromptError`` with the line.
+    """
+    return [(prompt.category, prompt.turns[0]) for prompt in read_jsonl(path)]
 
 
 def _row(value: Any) -> Row:
     return Row(
-        str(value["kind"]), str(value["user"]), tuple(value["prompt_ids"]),
-        tuple(value["answer_ids"]),
+        str(value["kind"]), str(value["user"]), tuple(map(int, value["prompt_ids"])),
+        tuple(map(int, value["answer_ids"])),
     )  # fmt: skip
 
 

@@ -9,6 +9,7 @@ import sys
 
 import pytest
 
+from dflash.train.__main__ import main
 from dflash.train.corpus import (
     KINDS,
     TRAINING_SEED_START,
@@ -156,3 +157,14 @@ def test_the_command_prints_rows_and_nothing_else() -> None:
         capture_output=True, text=True, check=True,
     )  # fmt: skip
     assert [json.loads(line) for line in done.stdout.splitlines()] == sample_prompts("math", 3, 7)
+
+
+def test_fewer_than_one_row_is_refused(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    command = ["dflash.train", "sample", "--kind", "math", "--num", "-1"]
+    monkeypatch.setattr(sys, "argv", command)
+    with pytest.raises(SystemExit) as caught:
+        main()
+    assert caught.value.code == 2
+    assert "must be at least 1, got -1" in capsys.readouterr().err

@@ -7,9 +7,10 @@ from pathlib import Path
 
 import pytest
 import torch
+from tiny_pair import write_tiny_pair
 from transformers import LlamaConfig, LlamaForCausalLM
 
-from dflash.errors import CheckpointError
+from dflash.errors import CheckpointError, DFlashError, PromptError
 from dflash.generate import dflash_generate
 from dflash.model import DFlashDraftModel, DraftCache, load_draft
 from dflash.pairs import resolve_pair
@@ -341,11 +342,61 @@ def test_a_broken_row_or_prompt_file_names_its_line(tmp_path: Path):
     path.write_text('{"kind": 1}\n')
     with pytest.raises(CheckpointError, match="line 1"):
         read_rows(path)
-    path.write_text('{"category": "code", "turns": ["hi"]}\n\n{"turns": []}\n')
-    with pytest.raises(CheckpointError, match="line 3"):
-        read_turns(path)
+    for junk in ('{"turns": []}', '{"turns": "hello"}', '{"turns": [null]}', '{"prompt": " "}'):
+        path.write_text('{"category": "code", "turns": ["hi"]}\n\n' + junk)
+        with pytest.raises(PromptError, match="x.jsonl:3: 'turns' must be"):
+            read_turns(path)
     path.write_text('{"category": "code", "turns": ["hi"]}\n{"prompt": "yo"}\n')
-    assert read_turns(path) == [("code", "hi"), ("free", "yo")]
+    assert read_turns(path) == [("code", "hi"), ("other", "yo")]
+
+
+@pytest.fixture(scope="module")
+def tiny_pair(tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, Path]:
+    return write_tiny_pair(tmp_path_factory.mktemp("pair"))
+
+
+@pytest.mark.parametrize(
+    ("changes", "words"),
+    [
+        ({"prompts": "nope.jsonl"}, "nope.jsonl: cannot be read"),
+        ({"prompts": "."}, "cannot be read .IsADirectoryError"),
+        ({"prompts": "binary"}, "cannot be read .UnicodeDecodeError"),
+        ({"rows": "nope"}, "training rows .*nope cannot be read .FileNotFoundError"),
+        ({"rows": "binary"}, "cannot be read .UnicodeDecodeError"),
+        ({"output": "binary/x"}, "could not be written"),
+        ({"output": "binary/x", "work": "work"}, "could not be written"),
+        ({"num_taps": 0}, "at least one tapped layer is needed, got 0"),
+        ({"num_taps": 5}, "a 4-layer target cannot give 5 different layers"),
+        ({"target_layer_ids": (99,)}, "layer 99, but this target has 4 layers"),
+    ],
+)
+def test_an_order_that_cannot_be_met_is_refused_in_a_sentence_before_any_answer_is_made(
+    changes: dict, words: str, tiny_pair: tuple[Path, Path], tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+):  # fmt: skip
+    monkeypatch.setattr("dflash.train.fit_command.synthesise", None)  # must not come so far
+    (tmp_path / "binary").write_bytes(b"\xff\xfe\x00")
+    for name in {"prompts", "output", "work"} & changes.keys():
+        changes = changes | {name: tmp_path / changes[name]}
+    if "rows" in changes:
+        changes = {"rows": (tmp_path / changes["rows"],)}
+    order = {"target": str(tiny_pair[0]), "output": tmp_path / "out"} | changes
+    with pytest.raises(DFlashError, match=words):
+        make_draft(DraftOrder(**order))
+
+
+def test_a_draft_given_as_the_target_is_told_apart(tiny_pair: tuple[Path, Path], tmp_path: Path):
+    with pytest.raises(CheckpointError, match="no whole language model: it lacks lm_head.weight"):
+        make_draft(DraftOrder(target=str(tiny_pair[1]), output=tmp_path / "out"))
+
+
+def test_a_target_without_a_tokenizer_is_told_so(target: LlamaForCausalLM, tmp_path: Path):
+    target.save_pretrained(tmp_path / "bare")
+    order = DraftOrder(
+        target=str(tmp_path / "bare"), output=tmp_path / "out", target_layer_ids=(1,)
+    )
+    with pytest.raises(CheckpointError, match="tokenizer of .*bare cannot be loaded"):
+        make_draft(order)
 
 
 def test_the_command_goes_from_a_target_folder_to_a_draft_that_decodes(tmp_path: Path):
