@@ -17,6 +17,7 @@ from app.sweep import SweepForm, SweepState, calibrate, foretold, results_table,
 from app.tabs.benchmark import Benchmark
 from dflash.benchmark import report
 from dflash.errors import DFlashError
+from dflash.whole_file import write_whole
 
 _PRIVATE: dict[str, Any] = {"api_visibility": "private", "show_progress": "hidden"}
 
@@ -94,5 +95,5 @@ def sweep_outputs(state: SweepState) -> list[Any]:
 
 
 def _csv(state: SweepState) -> Any:
-    path = hand_out("sweep.csv", lambda path: report.write_csv(path, state.runs))
+    path = hand_out("sweep.csv", lambda path: write_whole(path, report.csv_text(state.runs)))
     return gr.update(value=path, visible=True)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import threading
 from dataclasses import replace
+from pathlib import Path
 
 import pytest
 
@@ -11,6 +12,7 @@ from app.charts_sweep import heat_map
 from app.runs import Run
 from app.session import EnginePool
 from app.sweep import SweepForm, foretold, results_table, sweep
+from app.sweep_wiring import sweep_outputs
 from dflash.errors import DFlashError
 from dflash.schema import (
     Cycle,
@@ -71,6 +73,13 @@ def test_a_sweep_measures_every_cell_and_frees_the_device(pool):
     assert last.blocks[1].by_category["code"].decode_speedup.median > 1.5
     assert not pool.device.locked()
     assert any("left" in s.text for s in states)
+
+
+def test_a_finished_sweep_is_handed_out_as_one_row_per_run(pool):
+    *_, last = sweep(pool, form(), lambda: False)
+    _, _, _, _, download, *_ = sweep_outputs(last)
+    rows = Path(download["value"]).read_text(encoding="utf-8").splitlines()
+    assert download["visible"] and len(rows) == 1 + len(last.runs) > 1
 
 
 def test_the_table_puts_the_losing_cells_first_and_the_heat_map_counts_them(pool):
