@@ -93,7 +93,7 @@ class PlaygroundHandlers:
         """Answer a press at once, before the device is free."""
         session = self.sessions.of(session_id)
         session.stop.clear()
-        session.waiting = True
+        session.waiting, session.cleared = True, False
         return PlaygroundView(
             status=view.status_line("busy", "waiting for the device"), running=True
         )
@@ -156,9 +156,10 @@ class PlaygroundHandlers:
                 status=view.status_line("busy", "stopping: the current step is still running")
             )
         if session.waiting or session.cleared:
-            session.waiting = False
             status = view.status_line("idle", "stopped before it began")
-            return _given_back(session, PlaygroundView(status=status, running=False))
+            shown = _given_back(session, PlaygroundView(status=status, running=False))
+            session.waiting = session.cleared = False
+            return shown
         if session.run is None or not session.run.stopped:
             return PlaygroundView(running=False)
         return self._finished(session, session.run, session.stage_text)
@@ -386,7 +387,6 @@ def _given_back(session: Session, shown: PlaygroundView) -> PlaygroundView:
     """A press that came to no race gives back the run that it cleared away."""
     if not session.cleared:
         return shown
-    session.cleared = False
     if session.run is None:
         return replace(shown, stage="")
     return replace(shown, headline=headline.headline(session.run), stage=replay_text(session.run))
