@@ -64,7 +64,7 @@ def check_taps(model: PreTrainedModel, taps: tuple[int, ...]) -> None:
         raise PairError(
             f"the draft reads target layer {outside[0]}, but this target has {num_layers} layers "
             f"(0 to {num_layers - 1}).",
-            "Use the target that the draft was trained for.",
+            "Use the target that the draft was trained for, or name other layers.",
         )
 
 
