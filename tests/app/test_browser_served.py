@@ -51,7 +51,8 @@ def test_servers_are_named_asked_and_raced_and_nothing_of_theirs_stays_in_the_br
         page.get_by_text("keys, if the servers ask for one").click()
         page.get_by_label("Key of the DFlash server").fill(KEY)
         assert page.get_by_label("Key of the DFlash server").get_attribute("type") == "password"
-        assert not page.locator("#block").is_visible() and not page.locator("#what-if").is_visible()
+        assert not page.locator("#block").is_visible()
+        assert not page.get_by_label("Block size to predict").first.is_visible()
         page.locator("#ask-servers").click()
         page.locator("#pair-card .dot-on").nth(1).wait_for()
         page.locator("#run").click()

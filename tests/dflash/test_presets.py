@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import subprocess
 import sys
 from pathlib import Path
@@ -201,6 +202,13 @@ def test_the_catalogue_repeats_the_published_configs(row):
     assert facts.mask_token_id == mask
     assert facts.num_layers == layers
     assert facts.sliding_window == window
+
+
+def test_an_embedded_draft_has_the_block_its_preset_offers_before_it_is_opened():
+    for pair_id in ("demo", "smollm2-135m"):
+        draft = load_pair(pair_id).draft
+        config = json.loads((PRESETS.parent / draft.path / "config.json").read_text())
+        assert draft.block_size == config["block_size"]
 
 
 def test_thinking_is_known_where_it_decides_acceptance():
