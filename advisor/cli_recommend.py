@@ -22,7 +22,7 @@ HELP = "Recommend block size, taps, window and mask; say whether DFlash pays."
 _SUFFIX = {"": 1.0, "k": 1e3, "m": 1e6, "b": 1e9, "t": 1e12}
 _PARAMS = re.compile(r"(\d+(?:\.\d+)?(?:e\+?\d{1,3})?)([kmbt]?)", re.IGNORECASE)
 _MIN_PARAMS, _MAX_PARAMS = 10_000, 1e15
-_MAX_TOKENS = 10**9
+MAX_TOKENS = 10**9
 _MAX_LOSERS = 3  # printed; the JSON has them all
 _SAID_FIRST = ("draft.resembles-published", "draft.none-yet")  # whose draft it is, if anyone's
 _EXPORT_HELP = (
@@ -169,9 +169,9 @@ def tau(text: str) -> tuple[float, int | None]:
 def _whole(text: str, least: int) -> int:
     stripped = text.strip()
     is_number = stripped.isascii() and stripped.isdigit() and len(stripped) <= 40
-    if not (is_number and least <= int(stripped) <= _MAX_TOKENS):
+    if not (is_number and least <= int(stripped) <= MAX_TOKENS):
         raise argparse.ArgumentTypeError(
-            f"{_short(text)} is not a whole number from {least} to {_MAX_TOKENS}"
+            f"{_short(text)} is not a whole number from {least} to {MAX_TOKENS}"
         )
     return int(stripped)
 

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import argparse
 import contextlib
+import math
 import tempfile
 from collections.abc import Iterator
 from dataclasses import dataclass, replace
@@ -53,13 +54,13 @@ class AdviceForm:
         tau, tau_block_size = _typed(cli_recommend.tau, self.tau, (None, None))
         plain = Request(
             params=_typed(cli_recommend.params, self.params, None),
-            prompt_tokens=_whole("prompt tokens", self.prompt_tokens, 0) or None,  # 0: not given
+            prompt_tokens=whole("prompt tokens", self.prompt_tokens, 0) or None,  # 0: not given
             target=_text(self.target),
             draft=_text(self.draft),
             tokenizer=_text(self.tokenizer),
             hardware=_text(self.hardware),
             task=one_of("task", self.task, TASKS),
-            concurrency=_whole("concurrency", self.concurrency, 1) or 1,
+            concurrency=whole("concurrency", self.concurrency, 1) or 1,
             temperature=_typed(cli_recommend.temperature, _shown(self.temperature), 0.0),
             mode=one_of("mode", self.mode, get_args(Mode)),
             policy=one_of("policy", self.policy, get_args(Policy)) or "evidence",
@@ -137,11 +138,14 @@ def _typed(read: Any, text: str | None, empty: Any) -> Any:
         raise DFlashError(f"{error}.") from error
 
 
-def _whole(name: str, value: float | None, least: int) -> int | None:
+def whole(name: str, value: float | None, least: int) -> int | None:
+    """A count from a field or an endpoint. Raises ``DFlashError`` with the limits."""
     if value is None:
         return None
-    if value != value or value != int(value) or value < least:
-        raise DFlashError(f"{name} must be a whole number of at least {least}, got {value}.")
+    most = cli_recommend.MAX_TOKENS
+    if not (math.isfinite(value) and value == int(value) and least <= value <= most):
+        limits = f"a whole number from {least} to {most}"
+        raise DFlashError(f"{name} must be {limits}, got {value}.")
     return int(value)
 
 

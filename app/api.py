@@ -10,9 +10,10 @@ import contextlib
 import functools
 import inspect
 from collections.abc import Callable, Iterator
-from typing import Any
+from typing import Any, get_type_hints
 
 import gradio as gr
+from pydantic import TypeAdapter, ValidationError
 
 from advisor import exports
 from advisor.check import check as check_draft
@@ -20,7 +21,15 @@ from advisor.cli_recommend import as_json
 from advisor.exports import yaml_file
 from advisor.schema import ENGINES
 from app import wiring
-from app.advice_form import AdviceForm, ask, is_pasted, named_files, one_of, settings_from
+from app.advice_form import (
+    AdviceForm,
+    ask,
+    is_pasted,
+    named_files,
+    one_of,
+    settings_from,
+    whole,
+)
 from app.hosted import HOME, Limits
 from dflash.errors import DFlashError
 
@@ -34,19 +43,34 @@ def add_endpoints(limits: Limits = HOME) -> None:
 
 
 def _within(limits: Limits, endpoint: Callable[..., dict]) -> Callable[..., dict]:
-    """The endpoint, with the models it is given checked first; signature and words stay."""
+    """The endpoint, with types and the models it is given checked first; words stay."""
     signature = inspect.signature(endpoint)
+    is_required = lambda n: signature.parameters[n].default is inspect.Parameter.empty  # noqa: E731
+    types = {name: TypeAdapter(hint) for name, hint in get_type_hints(endpoint).items()}
 
     @functools.wraps(endpoint)
     def checked(*args: Any, **named: Any) -> dict:
-        given = signature.bind(*args, **named).arguments
+        # A client that has nothing to say about a field may send null for it.
+        bound = signature.bind(*args, **named).arguments
+        given = {n: v for n, v in bound.items() if v is not None or is_required(n)}
         try:
-            limits.check_model_names(**{n: given[n] for n in _MODEL_FIELDS if n in given})
+            typed = {name: _typed(name, types[name], value) for name, value in given.items()}
+            limits.check_model_names(**{n: typed[n] for n in _MODEL_FIELDS if n in typed})
         except DFlashError as error:
             raise wiring.shown(error) from error
-        return endpoint(*args, **named)
+        return endpoint(**typed)
 
     return checked
+
+
+def _typed(name: str, adapter: TypeAdapter[Any], value: Any) -> Any:
+    """The value as its field's type. Raises ``DFlashError``: clients send anything."""
+    try:
+        return adapter.validate_python(value)
+    except ValidationError as error:
+        reason = error.errors(include_url=False, include_input=False)[0]["msg"]
+        sent = repr(value)[:80]
+        raise DFlashError(f"{name}: {reason[0].lower()}{reason[1:]}, got {sent}.") from error
 
 
 def check(
@@ -84,8 +108,8 @@ def check(
                 tokenizer=names["tokenizer"],
                 settings=settings_from(settings),
                 engine=one_of("engine", engine, ENGINES),
-                prompt_tokens=prompt_tokens or None,
-                max_new_tokens=max_new_tokens or None,
+                prompt_tokens=whole("prompt_tokens", prompt_tokens, 0) or None,
+                max_new_tokens=whole("max_new_tokens", max_new_tokens, 0) or None,
             )
     except DFlashError as error:
         raise wiring.shown(error) from error

@@ -115,6 +115,33 @@ def test_endpoints_are_held_to_the_same_names(served_public):
         served_public.predict(draft="/etc/passwd", api_name="/recommend")
 
 
+@pytest.mark.parametrize(
+    ("endpoint", "wrong"),
+    [
+        ("/check", {"draft": 5}),
+        ("/check", {"draft": None}),
+        ("/check", {"draft": "qwen3-8b", "settings": "x"}),
+        ("/check", {"draft": "qwen3-8b", "prompt_tokens": "x"}),
+        ("/check", {"draft": "qwen3-8b", "prompt_tokens": 1.5}),
+        ("/check", {"draft": "qwen3-8b", "prompt_tokens": -5}),
+        ("/check", {"draft": "qwen3-8b", "max_new_tokens": 10**12}),
+        ("/recommend", {"params": 4e9}),
+        ("/recommend", {"concurrency": 10**40}),
+        ("/export", {"recommendation_yaml": None, "to": "vllm"}),
+    ],
+)
+def test_an_endpoint_names_the_field_it_cannot_read(served_public, endpoint, wrong):
+    field = list(wrong)[-1] if endpoint != "/export" else "recommendation_yaml"
+    with pytest.raises(Exception, match=f"{field}.* got "):
+        served_public.predict(**wrong, api_name=endpoint)
+
+
+def test_a_field_sent_as_null_is_a_field_left_out(served_public):
+    left_out = served_public.predict("qwen3-8b", api_name="/check")
+    assert served_public.predict("qwen3-8b", settings=None, api_name="/check") == left_out
+    assert served_public.predict("qwen3-8b", engine=None, api_name="/check") == left_out
+
+
 def test_a_sweep_on_a_public_page_is_small_and_reads_no_files(counting_engine, tmp_path):
     pool = EnginePool(lambda choice, report: counting_engine())
     small = SweepForm("demo", ["demo"], [4], prompts_per_set=1, repeats=1, max_new_tokens=8)
