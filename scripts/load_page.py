@@ -26,6 +26,7 @@ from typing import Any
 
 import httpx
 from gradio_client import Client
+from gradio_client.client import Job
 
 ROOT = Path(__file__).resolve().parent.parent
 _STATUS, _STAGE = 0, 2
@@ -66,14 +67,25 @@ class Visitor:
         self._stop = _event(config, ids["stop"])
         by_trigger = {d.get("trigger_after"): d["id"] for d in config["dependencies"]}
         self._run = by_trigger[self._press]
+        fields = next(d for d in config["dependencies"] if d["id"] == self._run)["inputs"]
+        props = {c["id"]: c["props"] for c in config["components"]}
+        self._form = {i: props[i].get("value") for i in fields}  # as the page opens
+        self._ids = {name: ids[name] for name in ("prompt", "block")}
+        self._max_tokens = next(i for i in fields if props[i].get("label") == "Max tokens")
         for event in (self._press, self._run, self._stop):
             self.client.endpoints[event].is_valid = True  # what a browser calls as well
+
+    def _submit(self, prompt: str, tokens: int) -> Job:
+        """Start the form as the page opens, with another prompt, block and length."""
+        changed = {
+            self._ids["prompt"]: prompt, self._ids["block"]: 8, self._max_tokens: tokens
+        }  # fmt: skip
+        return self.client.submit(*(self._form | changed).values(), fn_index=self._run)
 
     def run(self, prompt: str, tokens: int, findings: Findings) -> dict[str, Any] | None:
         """Press Run and follow it to its end; the run as the page hands it out, or ``None``."""
         self.client.predict(fn_index=self._press)
-        form = ("demo", "", "", prompt, 8, tokens, 0.0, 0, 0, 1.0, False)
-        job = self.client.submit(*form, fn_index=self._run)
+        job = self._submit(prompt, tokens)
         last_rank: int | None = None
         while not job.done():
             status = job.status()
@@ -89,8 +101,7 @@ class Visitor:
     def stop_half_way(self, prompt: str, findings: Findings) -> None:
         """Start a long run, stop it once it writes, and time how long the stop takes."""
         self.client.predict(fn_index=self._press)
-        form = ("demo", "", "", prompt, 8, 512, 0.0, 0, 0, 1.0, False)
-        job = self.client.submit(*form, fn_index=self._run)
+        job = self._submit(prompt, 512)
         while not job.done() and not any('"k":"c"' in str(o[_STAGE]) for o in job.outputs()):
             time.sleep(0.05)
         start = time.monotonic()
