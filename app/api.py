@@ -45,14 +45,14 @@ def add_endpoints(limits: Limits = HOME) -> None:
 def _within(limits: Limits, endpoint: Callable[..., dict]) -> Callable[..., dict]:
     """The endpoint, with types and the models it is given checked first; words stay."""
     signature = inspect.signature(endpoint)
-    is_required = lambda n: signature.parameters[n].default is inspect.Parameter.empty  # noqa: E731
+    required = {n for n, p in signature.parameters.items() if p.default is p.empty}
     types = {name: TypeAdapter(hint) for name, hint in get_type_hints(endpoint).items()}
 
     @functools.wraps(endpoint)
     def checked(*args: Any, **named: Any) -> dict:
         # A client that has nothing to say about a field may send null for it.
         bound = signature.bind(*args, **named).arguments
-        given = {n: v for n, v in bound.items() if v is not None or is_required(n)}
+        given = {n: v for n, v in bound.items() if v is not None or n in required}
         try:
             typed = {name: _typed(name, types[name], value) for name, value in given.items()}
             limits.check_model_names(**{n: typed[n] for n in _MODEL_FIELDS if n in typed})

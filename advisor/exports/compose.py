@@ -33,6 +33,7 @@ def export(plan: Plan, server: Server = "vllm") -> Export:
         "image": image,
         "command": [word.replace("$", "$$") for word in command],
         "ports": [f"127.0.0.1:{port}:{port}"],
+        # the second path is inside the server's image, whose user is root
         "volumes": ["~/.cache/huggingface:/root/.cache/huggingface"],
         "ipc": "host",
         "deploy": {

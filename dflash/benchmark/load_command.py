@@ -24,7 +24,7 @@ from dflash.benchmark.load_summary import (
 from dflash.benchmark.options import sampling_of
 from dflash.benchmark.prompts import Prompt
 from dflash.benchmark.provenance import collect, with_conditions
-from dflash.benchmark.report import Result, write_json
+from dflash.benchmark.report import Result, json_text
 from dflash.engines import open_engine
 from dflash.engines.remote import RemoteEngine
 from dflash.errors import EngineError, PromptError
@@ -57,9 +57,8 @@ def run_load(args: argparse.Namespace, prompts: Sequence[Prompt], command: str) 
         raise PromptError("nothing was measured.", "Let at least one level finish.")
     about = collect(engine, pair_id=None, num_threads=None)
     data = to_json(levels, waves, with_conditions(about, command))
-    if args.output:
-        write_json(args.output, data)
-    return Result(table(levels, engine), data["summary"], interrupted)
+    files = {args.output: json_text(data)} if args.output else {}
+    return Result(table(levels, engine), data["summary"], interrupted, files)
 
 
 def _check(args: argparse.Namespace, prompts: Sequence[Prompt]) -> None:
