@@ -143,6 +143,7 @@ def gather(request: Request) -> Gathered:
         costs=measured.costs,
         tau_per_position=measured.tau_per_position,
         tau_by_block=measured.tau_by_block,
+        num_tau_prompts=measured.num_tau_prompts,
         tuned=measured.tuned,
     )
     _check_tau(situation)

@@ -156,13 +156,14 @@ def _settled(
 
 def _fastest(situation: Situation, outlook: Outlook) -> Answer | None:
     best = outlook.best
-    measured = situation.tuned is not None or situation.costs is not None
-    if best is None or best.speedup is None or (situation.mode == "train" and not measured):
+    here = situation.tuned is not None or situation.costs is not None
+    if best is None or best.speedup is None or (situation.mode == "train" and not here):
         return None
     if best.speedup <= 1:
         reason = f"no block size beats plain decoding; the best is {best.speedup:.2f}x"
         return Answer(1, f"{reason} at {best.block_size}")
-    return Answer(best.block_size, f"fastest of those known: {best.speedup:.2f}x ({best.basis})")
+    how = "known" if best.source == "measured" else f"{best.source} from what is known"
+    return Answer(best.block_size, f"fastest of those {how}: {best.speedup:.2f}x ({best.basis})")
 
 
 def _faster_elsewhere(situation: Situation) -> str:

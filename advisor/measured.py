@@ -22,6 +22,7 @@ class Measured:
     costs: Costs | None = None
     tau_per_position: tuple[float, ...] | None = None
     tau_by_block: dict[int, float] | None = None
+    num_tau_prompts: int | None = None  # behind ``tau_by_block``
     tuned: Tuned | None = None
 
 
@@ -59,6 +60,7 @@ def from_store(
         _calibrated(calibration, prompt_tokens) if calibration else None,
         positions,
         dict(calibration.tau_by_block) if calibration and calibration.tau_by_block else None,
+        calibration.num_prompts if calibration else None,
         _tuned(tuning) if tuning else None,
     )
 

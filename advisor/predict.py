@@ -1,7 +1,8 @@
 """Predicted speed at every block size, from the best costs and acceptance at hand.
 
-Knows how evidence combines; knows no knob and no verdict. A prediction is only as good as its
-weaker half, and says so in its source.
+Knows how evidence combines; knows no knob and no verdict. Only a tuning run's speedup is measured:
+one that was computed is ``modelled``, however well its costs and its tau are known, and its basis
+says what they are.
 """
 
 from __future__ import annotations
@@ -9,7 +10,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from advisor import acceptance, cost
-from advisor.schema import RUNGS, Costs, Rung
+from advisor.schema import Costs, Rung
 from advisor.situation import Published, Situation
 
 DEFAULT_BLOCK_SIZE = 16  # what a tau without a block size is taken to be measured at
@@ -81,9 +82,10 @@ def tau_curve(situation: Situation) -> acceptance.TauCurve | None:
     published band."""
     if situation.tau_by_block is not None:
         taus = {b: acceptance.Tau(tau, tau, tau) for b, tau in situation.tau_by_block.items()}
-        return acceptance.from_blocks(
-            taus, source="measured", basis="acceptance measured at each block size"
-        )
+        prompts = situation.num_tau_prompts
+        over = f", median of {prompts} prompts" if prompts else ""
+        basis = f"acceptance measured at each block size{over}"
+        return acceptance.from_blocks(taus, source="measured", basis=basis)
     if situation.tau_per_position is not None:
         return acceptance.from_positions(
             situation.tau_per_position, source="measured", basis="measured acceptance by position"
@@ -128,11 +130,6 @@ def tau_block_size(situation: Situation) -> int:
     return DEFAULT_BLOCK_SIZE
 
 
-def weaker(first: Rung, second: Rung) -> Rung:
-    """The lower of two rungs: what a product of both stands on."""
-    return max(first, second, key=RUNGS.index)
-
-
 def _modelled(situation: Situation, ceiling: int | None) -> Costs | None:
     if situation.hardware is None:
         return None
@@ -153,11 +150,11 @@ def _predicted(costs: Costs, curve: acceptance.TauCurve | None, block: int) -> P
     needed = cost.break_even_tau(costs, block)
     if curve is None or tau is None:
         return Prediction(
-            block, None, needed, None, None, None, None, costs.source,
+            block, None, needed, None, None, None, None, "modelled",
             f"{costs.basis}; acceptance unknown",
         )  # fmt: skip
     gained = cost.speedup(costs, tau.value, block)
-    slack = cost.MODEL_ERROR if costs.source == "modelled" else 0.0
+    slack = cost.MODEL_ERROR if costs.source == "modelled" else cost.FORMULA_ERROR
     return Prediction(
         block_size=block,
         tau=tau,
@@ -166,7 +163,7 @@ def _predicted(costs: Costs, curve: acceptance.TauCurve | None, block: int) -> P
         low=cost.speedup(costs, tau.low, block) / (1 + slack),
         high=cost.speedup(costs, tau.high, block) * (1 + slack),
         tpot_s=(costs.draft_s[block] + costs.verify_s[block]) / tau.value,
-        source=weaker(costs.source, curve.source),
+        source="modelled",
         basis=f"{curve.basis}; {costs.basis}",
     )
 

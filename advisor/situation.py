@@ -117,6 +117,7 @@ class Situation:
     costs: Costs | None = None  # measured: a file, or a calibration of this pair here
     tau_per_position: tuple[float, ...] | None = None  # measured
     tau_by_block: dict[int, float] | None = None  # measured, each block size run by itself
+    num_tau_prompts: int | None = None  # behind ``tau_by_block``, where it is known
     tau: float | None = None  # measured, at ``tau_block_size``
     tau_block_size: int | None = None
     tuned: Tuned | None = None

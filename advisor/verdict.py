@@ -29,10 +29,20 @@ def verdict(view: Outlook, knob: Knob, chosen: Prediction | None) -> tuple[Verdi
             f"{best.block_size} is expected to give {best.speedup:.2f}x. Measure it."
         )
     if at.low > WORTH_IT:
-        return "use", f"Use DFlash: {gain} ({at.source})."
+        return "use", f"Use DFlash: {gain} ({_standing(view, at)})."
     if at.low == at.high:
         return "try", f"A small gain: {gain} ({at.source}), about what runs differ by."
-    return "try", f"Probably worth it: {gain}, between {at.low:.2f}x and {at.high:.2f}x."
+    return "try", f"Probably worth it: {gain} ({_standing(view, at)})."
+
+
+def _standing(view: Outlook, row: Prediction) -> str:
+    """What a speedup stands on and between what it lies: a figure that was computed says so."""
+    between = f"{row.low:.2f}x to {row.high:.2f}x"
+    if row.source == "measured":
+        return f"measured, {between}, n = {row.n}"
+    costs = "calibrated" if view.costs and view.costs.source == "measured" else "modelled"
+    acceptance = view.curve.source if view.curve else "unknown"
+    return f"modelled from {costs} costs and {acceptance} acceptance, {between}"
 
 
 def blocked(findings: Sequence[Finding]) -> str | None:

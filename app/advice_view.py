@@ -18,6 +18,7 @@ _VERDICT_WORDS = {"use": "Use it", "try": "Try it", "off": "Leave it off"}
 _VERDICT_MARKS = {"use": "✓", "try": "?", "off": "✕"}
 _SEVERITY_MARKS = {"error": "✕", "warning": "!", "note": "i"}
 _BADGES: dict[str, str] = {"measured": "measured here"}
+_CALIBRATED = "calibrated here"  # chosen by computing from what was measured here; no run of it
 _FIELDS = {  # whole phrases first, single flags after them
     "a machine (--hardware)": "a machine",
     "(--costs or --hardware)": "(a calibration or a known machine)",
@@ -73,6 +74,14 @@ def _figure(name: str, estimate: Estimate) -> str:
     return f"{name} {shown} {rung_badge(str(estimate.source), estimate.basis)}"
 
 
+def _rung_word(answer: Recommendation, knob: Knob) -> str | None:
+    """A setting's rung in the page's words: "measured here" is kept for what was run here."""
+    ran = any(point["source"] == "measured" for point in answer.curve)
+    if knob.rung == "measured" and not ran:
+        return _CALIBRATED
+    return _BADGES.get(knob.rung, knob.rung) if knob.rung else None
+
+
 def rung_badge(rung: str | None, basis: str = "") -> str:
     """The badge of a rung of evidence; unknown is said, not left blank."""
     if rung is None or rung == "unknown":
@@ -115,7 +124,9 @@ def links(text: str) -> str:
 
 def knobs(answer: Recommendation) -> str:
     """The four knobs as rows: value, rung, what the guide says, why, and every other rung."""
-    rows = "".join(_knob(name, knob) for name, knob in answer.knobs.items())
+    rows = "".join(
+        _knob(name, knob, _rung_word(answer, knob)) for name, knob in answer.knobs.items()
+    )
     return (
         '<table class="data knobs"><caption class="sr-only">Recommended settings</caption><thead>'
         '<tr><th scope="col">setting</th><th scope="col">value</th><th scope="col">from</th>'
@@ -124,7 +135,7 @@ def knobs(answer: Recommendation) -> str:
     )
 
 
-def _knob(name: str, knob: Knob) -> str:
+def _knob(name: str, knob: Knob, standing: str | None) -> str:
     lock = "" if knob.tunable else ' <span class="lock">▣ locked: belongs to the checkpoint</span>'
     ladder = "; ".join(f"{rung}: {shown(value)}" for rung, value in knob.rungs.items())
     folded = view.folded("ladder of evidence", escape(ladder)) if ladder else ""
@@ -132,7 +143,7 @@ def _knob(name: str, knob: Knob) -> str:
     value = shown(knob.value) if knob.value is not None or knob.rung else "unknown"
     return (
         f'<tr><th scope="row"><code>{escape(name)}</code><small>{_NAMES.get(name, "")}</small></th>'
-        f'<td class="value">{escape(value)}{lock}</td><td>{rung_badge(knob.rung)}</td>'
+        f'<td class="value">{escape(value)}{lock}</td><td>{rung_badge(standing)}</td>'
         f"<td>{escape(guide)}</td>"
         f"<td>{links(in_page_words(knob.reason))}{folded}</td></tr>"
     )
@@ -229,8 +240,11 @@ def _speed_at(evidence: Recommendation, theirs: Any) -> str:
 def block_marks(answer: Recommendation) -> str:
     """What the block slider's track is marked with, as one JSON for the browser."""
     knob = answer.knobs["block_size"]
-    rung = _BADGES.get(knob.rung, knob.rung) if knob.rung else None
-    marks = {"advised": knob.value, "trained": knob.rungs.get("checkpoint"), "rung": rung}
+    marks = {
+        "advised": knob.value,
+        "trained": knob.rungs.get("checkpoint"),
+        "rung": _rung_word(answer, knob),
+    }
     return json.dumps(marks)
 
 
@@ -243,5 +257,5 @@ def advice_line(answer: Recommendation) -> str:
         )
     return (
         f'<p class="advice">Advised: <strong>{escape(shown(knob.value))}</strong> '
-        f"{rung_badge(knob.rung)} {escape(knob.reason)}</p>"
+        f"{rung_badge(_rung_word(answer, knob))} {escape(knob.reason)}</p>"
     )

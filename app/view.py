@@ -17,6 +17,8 @@ Tone: TypeAlias = Literal["idle", "busy", "good", "warn", "bad"]
 
 _BADGE_HELP = {
     "measured here": "timed on this machine, in this process",
+    "calibrated here": "chosen by a calculation from costs measured on this machine; no run with "
+    "this setting was timed for it",
     "checkpoint": "read from the model's own files",
     "published": "taken from a publication; the source is linked",
     "modelled": "calculated from measured or published numbers, not measured itself",

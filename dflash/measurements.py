@@ -85,7 +85,7 @@ class Calibration(StrictModel):
     provenance: Provenance
     by_context: Annotated[tuple[StepCosts, ...], Field(strict=False, min_length=1)]
     tau_per_position: Annotated[tuple[Share, ...], Field(strict=False)] | None = None
-    tau_by_block: dict[BlockSize, Tau] | None = None  # median over prompts, each block size run
+    tau_by_block: dict[BlockSize, Tau] | None = None  # median over prompts, each run
     num_prompts: Positive | None = None  # behind the acceptance
 
     def nearest(self, context_tokens: int | None) -> StepCosts:

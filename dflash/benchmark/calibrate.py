@@ -129,7 +129,8 @@ def _costs_at(
 @dataclass(frozen=True, slots=True)
 class Acceptance:
     """What whole answers gave. ``positions`` are the largest block's, pooled over cycles;
-    ``tau_by_block`` is the median over prompts, as a benchmark reports it."""
+    ``tau_by_block`` is the median over prompts, counting only tokens that reached the answer: what
+    its end cut off was accepted and cost time, and is no gain."""
 
     positions: tuple[float, ...]
     tau_by_block: dict[int, float]
@@ -149,23 +150,25 @@ def acceptance(
     Each block size is run: a draft accepts less at a smaller block than the first positions of a
     larger one suggest. Raises ``PromptError`` when no answer had a single cycle.
     """
-    specs: dict[int, list[SpecStats]] = {block_size: [] for block_size in block_sizes}
+    specs: list[SpecStats | None] = []
+    taus: dict[int, list[float]] = {block_size: [] for block_size in block_sizes}
+    largest = max(block_sizes)
     for request in requests:
         for block_size in block_sizes:
             cycles = run_cycles(engine, replace(request, block_size=block_size), limit=None)
-            spec = spec_stats(cycles, block_size)
-            if spec is not None:
-                specs[block_size].append(spec)
+            if any(cycle.draft_ids for cycle in cycles):
+                taus[block_size].append(sum(len(c.emitted_ids) for c in cycles) / len(cycles))
+            if block_size == largest:
+                specs.append(spec_stats(cycles, block_size))
         if now() >= end_s:
             break
-    found = acceptance_by_position(pooled_spec(specs[max(block_sizes)]))
+    found = acceptance_by_position(pooled_spec(specs))
     if found is None:
         raise PromptError("no answer was long enough to draft for.", "Use other prompts.")
-    taus = {b: [s.tau for s in given if s.tau is not None] for b, given in specs.items()}
     return Acceptance(
         positions=found,
         tau_by_block={b: statistics.median(values) for b, values in taus.items() if values},
-        num_prompts=len(specs[max(block_sizes)]),
+        num_prompts=len(taus[largest]),
     )
 
 

@@ -109,4 +109,5 @@ def _acceptance_table(found: timing.Acceptance | None) -> list[str]:
     if found is None:
         return []
     rows = [f"{b:>7}  {tau:>6.2f}" for b, tau in sorted(found.tau_by_block.items())]
-    return [f"tau, median of {found.num_prompts} prompts:\n" + "\n".join(rows)]
+    title = f"tau of what reached the answers, median of {found.num_prompts} prompts:"
+    return ["\n".join([title, *rows])]

@@ -170,9 +170,9 @@ def _basis(curves: Curves) -> list[str]:
     taken = f"on {on} prompts" if on else "from this run's largest block"
     return [
         "Predicted: T_ar * tau / (T_draft + T_verify), the advisor's own formula. Costs (one AR "
-        f"step took {curves.ar_step_s * 1e3:.2f} ms) and tau (median over prompts, {taken}) are "
-        f"those of a calibration of {before.get('date', 'unknown date')}, an earlier run than the "
-        "one measured.",
+        f"step took {curves.ar_step_s * 1e3:.2f} ms) and tau (of what reached the answers, median "
+        f"over prompts, {taken}) are those of a calibration of "
+        f"{before.get('date', 'unknown date')}, an earlier run than the one measured.",
         "",
         f"Measured: decode speedup over our own loop at block 1, median of paired ratios over "
         f"{curves.num_prompts} prompts with bootstrap 95 % intervals; outputs equal to the "

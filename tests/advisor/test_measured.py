@@ -1,4 +1,4 @@
-"""A calibration or tuning of this pair on this machine enters the answer as measured."""
+"""A calibration of this pair on this machine settles the block, a tuning run its speedup too."""
 
 from __future__ import annotations
 
@@ -54,14 +54,23 @@ def test_a_calibration_of_this_machine_lowers_the_block(store):
 
 def test_acceptance_measured_at_each_block_size_stands_above_positions_of_the_largest(store):
     measured = calibration(machine_id()).model_copy(
-        update={"tau_per_position": (0.9,) * 15, "tau_by_block": {4: 3.0, 16: 6.0}}
+        update={
+            "tau_per_position": (0.9,) * 15,
+            "tau_by_block": {4: 3.0, 16: 6.0},
+            "num_prompts": 12,
+        }
     )
     save(measured, store)
     answer = recommend_for(Request(draft="qwen3-8b", task="chat"))
     assert {point["block_size"]: point["speedup"] for point in answer.curve} == pytest.approx(
         {4: 0.01 * 3.0 / 0.012, 16: 0.01 * 6.0 / 0.062}
     )
-    assert answer.estimate["speedup"].source == "measured"
+    gain = answer.estimate["speedup"]
+    assert gain.source == "modelled" and gain.low < gain.value < gain.high
+    assert answer.headline.startswith(
+        "Use DFlash: 2.50x at block size 4 (modelled from calibrated costs and measured acceptance"
+    )
+    assert answer.estimate["tau"].basis.endswith("median of 12 prompts")
 
 
 def test_a_calibration_of_another_machine_or_for_a_named_one_is_not_used(store):
@@ -85,6 +94,9 @@ def test_a_tuning_run_gives_the_measured_speedup_with_its_interval(store):
     gain = answer.estimate["speedup"]
     assert answer.knobs["block_size"].value == 6
     assert (gain.low, gain.value, gain.high, gain.source) == (1.4, 1.5, 1.6, "measured")
+    assert answer.headline == (
+        "Use DFlash: 1.50x at block size 6 (measured, 1.40x to 1.60x, n = 8)."
+    )
 
 
 def test_the_assumed_depths_are_those_of_the_catalogue():

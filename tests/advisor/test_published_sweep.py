@@ -79,7 +79,7 @@ def test_a_calibration_here_is_joined_with_the_sweep_s_own_tau_at_each_block():
     rows = {row.block_size: row for row in outlook(situation(costs=costs)).rows}
     assert rows[8].speedup == pytest.approx(0.01 * 4.0 / 0.013)
     assert (rows[8].tau.low, rows[8].tau.high) == (4.0, 6.0)  # over the kinds of text
-    assert rows[8].source == "published"  # the weaker half
+    assert rows[8].source == "modelled"
 
 
 def test_a_sweep_taken_greedily_says_nothing_of_sampled_text():

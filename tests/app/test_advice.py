@@ -7,7 +7,10 @@ from pathlib import Path
 
 import pytest
 
+from advisor import recommend as advisor
 from advisor.exports import yaml_file
+from advisor.schema import Costs
+from advisor.situation import Situation, Tuned, TunedPoint
 from app import advice_view
 from app.advice_beside import advice_for, prompt_tokens
 from app.advice_form import AdviceForm, ask, settings_from
@@ -149,3 +152,24 @@ def test_the_page_speaks_of_its_own_tabs_where_the_command_line_has_a_command():
     answer = ask(AdviceForm(draft="qwen3-8b", hardware="rtx-4090"))
     shown = advice_view.findings(answer.findings)
     assert "Measure both: the Benchmark tab</p>" in shown and "--" not in shown.split("http")[0]
+
+
+COSTS = Costs(0.01, {4: 0.001, 16: 0.002}, {4: 0.011, 16: 0.03})
+POINT = TunedPoint(4, 1.8, 1.7, 1.9, 12, tau=3.0)
+
+
+@pytest.mark.parametrize(
+    ("situation", "badge"),
+    [
+        (Situation(costs=COSTS, tau_per_position=(0.9,) * 15), "calibrated here"),
+        (Situation(tuned=Tuned((POINT,), POINT, "tuned here")), "measured here"),
+    ],
+)
+def test_a_block_is_called_measured_only_where_it_was_run(situation, badge):
+    answer = advisor.recommend(situation)
+    assert answer.knobs["block_size"].rung == "measured"
+    assert json.loads(advice_view.block_marks(answer))["rung"] == badge
+    for shown in (advice_view.advice_line(answer), advice_view.knobs(answer)):
+        assert ("measured here" in shown) == (badge == "measured here")
+    verdict = advice_view.verdict(answer)
+    assert ("badge-modelled" in verdict.split("speedup")[1]) == (badge == "calibrated here")

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import itertools
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
+from dataclasses import replace
 
 import pytest
 from scripted_engine import ScriptedEngine
@@ -19,7 +20,7 @@ from dflash.benchmark.tune import Measured, predict, tune
 from dflash.errors import PromptError
 from dflash.measurements import StepCosts
 from dflash.metrics import MedianInterval
-from dflash.schema import Message, Request, SamplingParams
+from dflash.schema import Cycle, Event, Message, Request, SamplingParams
 
 COSTS = StepCosts(
     context_tokens=64,
@@ -101,6 +102,26 @@ def test_acceptance_comes_from_whole_answers_at_every_block_size() -> None:
     assert found.positions == pytest.approx((1.0, 1.0, 0.75, 0.0, 0.0, 0.0, 0.0))
     assert found.tau_by_block == pytest.approx({2: 1.875, 8: 3.75})
     assert found.num_prompts == 3
+
+
+class StopsInsideItsLastBlock(ScriptedEngine):
+    """The answer's last token is a stop: what was accepted behind it is cut off."""
+
+    def stream(self, request: Request) -> Iterator[Event]:
+        for event in super().stream(request):
+            if isinstance(event, Cycle) and event.emitted_ids[-1] == self.answer[-1]:
+                drafts = (*event.draft_ids, 98, 99)
+                event = replace(event, draft_ids=drafts, num_accepted=len(drafts))
+            yield event
+
+
+def test_what_an_answer_s_end_cut_off_is_accepted_but_is_no_tau_to_foretell_from() -> None:
+    engine = StopsInsideItsLastBlock(answer=tuple(range(10, 19)), accepted=4)
+    requests = [Request((Message("user", "x"),))]
+    found = acceptance(engine, requests, block_sizes=(8,), end_s=0.0, now=lambda: 1.0)
+    num_tokens, num_cycles = len(engine.answer) - 1, 2
+    assert found.tau_by_block == {8: num_tokens / num_cycles}
+    assert 1 + sum(found.positions) == (num_tokens + 2) / num_cycles
 
 
 def test_acceptance_stops_with_the_time_but_after_a_whole_prompt() -> None:
