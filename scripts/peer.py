@@ -50,6 +50,14 @@ def make_environment(folder: Path, *, packages: Sequence[str], removed: Sequence
     return python
 
 
+def download_source(python: Path, package: str, folder: Path) -> Path:
+    """Fetch a package's source distribution into ``folder``. Raises ``EngineError``."""
+    only = ("--no-deps", "--no-binary", ":all:")
+    _pip(python, "download", *only, "--dest", str(folder), package)
+    name = package.replace("-", "_").replace("==", "-")
+    return folder / f"{name}.tar.gz"
+
+
 def _pip(python: Path, *arguments: str) -> None:
     command = [str(python), "-m", "pip", "--disable-pip-version-check", "-q", *arguments]
     done = subprocess.run(command, stderr=subprocess.PIPE, stdout=sys.stderr, text=True)

