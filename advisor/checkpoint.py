@@ -11,7 +11,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
 
-from advisor.gguf_metadata import flattened, gguf_draft, gguf_target, is_gguf
+from advisor.gguf_metadata import flattened, gguf_draft, gguf_target, gguf_title, is_gguf
 from advisor.relatives import find_relative
 from advisor.schema import (
     Dialect,
@@ -227,11 +227,11 @@ def read_target(
 
 def own_name(raw: Mapping[str, Any]) -> str | None:
     """Return the id a config was saved under, if it says so."""
-    for key in ("_name_or_path", "name_or_path", "general.name"):
+    for key in ("_name_or_path", "name_or_path"):
         value = raw.get(key)
         if isinstance(value, str) and value.strip():
             return value
-    return None
+    return gguf_title(raw)
 
 
 def _architecture(fields: Fields) -> str | None:

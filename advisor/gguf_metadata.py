@@ -13,6 +13,7 @@ from advisor.schema import DraftSpec, Finding, ModelShape, RopeSpec, TargetSpec
 from advisor.values import Fields
 
 _MAX_GROUPS = 4
+_FOLDER_TITLES = ("Target", "Draft", "Model")
 _UNQUANTIZED_FILE_TYPES = {0: "float32", 1: "float16", 32: "bfloat16"}
 
 
@@ -47,6 +48,15 @@ def is_gguf(raw: Mapping[str, Any]) -> bool:
     return any(key.startswith(("general.", "dflash.", "tokenizer.ggml.")) for key in raw)
 
 
+def gguf_title(raw: Mapping[str, Any]) -> str | None:
+    """The name in the file. A converter makes it of the folder's if there is no model card, and
+    what folders are usually called names no model."""
+    title = raw.get("general.name")
+    if not isinstance(title, str) or not title.strip() or title in _FOLDER_TITLES:
+        return None
+    return title
+
+
 def gguf_draft(
     raw: Mapping[str, Any],
     findings: list[Finding],
@@ -64,7 +74,7 @@ def gguf_draft(
         dialect="gguf",
         architecture="DFlash2DraftModel" if selector else "DFlashDraftModel",
         model_type=fields.text("general.architecture", "architecture"),
-        name=name or fields.text("general.name", "architecture"),
+        name=name or gguf_title(raw),
         block_size=fields.integer("dflash.block_size", "block_size"),
         target_layer_ids=None if stored is None else tuple(i - 1 for i in stored),
         num_target_layers=fields.integer("dflash.num_target_layers", "num_target_layers"),
@@ -95,7 +105,7 @@ def gguf_target(
     return TargetSpec(
         architecture=architecture,
         model_type=architecture,
-        name=name or fields.text("general.name", "architecture"),
+        name=name or gguf_title(raw),
         shape=_shape(fields, arch),
         rope=_rope(fields, arch),
         max_position_embeddings=fields.integer(f"{arch}.context_length", "context_length"),

@@ -189,8 +189,10 @@ def _is_path(name: str) -> bool:
 
 
 def _name_parts(name: str) -> tuple[str, ...]:
-    """Split a name into lower-case parts; a hub cache folder counts as the id it stands for."""
-    parts = tuple(part for part in name.strip().lower().replace("\\", "/").split("/") if part)
+    """Split a name into lower-case parts; a hub cache folder counts as the id it stands for, and
+    a GGUF's title (Qwen3 8B) as the folder it was converted from (Qwen3-8B)."""
+    words = "-".join(name.lower().split())
+    parts = tuple(part for part in words.replace("\\", "/").split("/") if part)
     for part in parts:
         if part.startswith("models--"):
             return tuple(part.split("--")[1:])

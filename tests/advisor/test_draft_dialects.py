@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import gzip
+from pathlib import Path
+
 import pytest
 from doctor_configs import (
     HEALTHY,
@@ -16,10 +19,14 @@ from doctor_configs import (
     zlab_nested_eight_taps,
 )
 
+from advisor.check import check
 from advisor.checkpoint import read_draft, read_target
+from advisor.known import pairs_with_draft, pairs_with_target
 from advisor.relatives import RELATIVES, find_relative
 from advisor.sources import load_draft, load_target
 from advisor.tokenizer import read_tokenizer
+
+FIXTURES = Path(__file__).resolve().parents[1] / "fixtures" / "gguf"
 
 
 @pytest.mark.parametrize(
@@ -136,6 +143,44 @@ def test_a_gguf_target_without_output_tensor_ties_its_head(tmp_path):
     untied = load_target(write_gguf(tmp_path / "b.gguf", metadata, own)).spec
     assert (tied.tie_word_embeddings, untied.tie_word_embeddings) == (True, False)
     assert tied.tensor_shapes == {"token_embd.weight": (151936, 2560)}
+
+
+def converted(name: str, folder: Path) -> str:
+    """The demo pair as llama.cpp's own converter wrote it, without the weights."""
+    path = folder / f"{name}.gguf"
+    packed = FIXTURES / f"demo-{name}-header.gguf.gz"
+    path.write_bytes(gzip.decompress(packed.read_bytes()))
+    return str(path)
+
+
+def test_a_really_converted_pair_is_read_like_the_folders_it_came_from(tmp_path):
+    file = load_draft(converted("draft", tmp_path)).spec
+    folder = load_draft("presets/models/demo/draft").spec
+    assert file.target_layer_ids == folder.target_layer_ids == (1, 2, 3, 4, 5)
+    assert (file.block_size, file.mask_token_id) == (folder.block_size, folder.mask_token_id)
+    assert file.tensor_shapes is not None and file.tensor_shapes["fc.weight"] == (256, 1280)
+    target = load_target(converted("target", tmp_path)).spec
+    for spec, origin in ((file, folder), (target, load_target("presets/models/demo/target").spec)):
+        for field in ("num_layers", "hidden_size", "num_kv_heads", "head_dim", "vocab_size"):
+            assert getattr(spec.shape, field) == getattr(origin.shape, field), field
+        assert spec.rope.theta == origin.rope.theta == 10_000
+    assert target.tie_word_embeddings is True and target.quantization is None
+
+
+@pytest.mark.parametrize("draft_is_file", [True, False])
+def test_a_healthy_converted_pair_gets_no_remark(tmp_path, draft_is_file: bool):
+    draft = converted("draft", tmp_path) if draft_is_file else "presets/models/demo/draft"
+    assert check(draft, target=converted("target", tmp_path)).findings == ()
+
+
+def test_the_title_in_a_gguf_is_the_name_of_the_folder_it_was_converted_from():
+    assert pairs_with_draft("Qwen3 8B DFlash B16") == pairs_with_draft("z-lab/Qwen3-8B-DFlash-b16")
+    assert [p.id for p in pairs_with_target("Qwen3 8B")] == [
+        p.id for p in pairs_with_target("Qwen/Qwen3-8B")
+    ]
+    fields = {"general.architecture": "llama"}
+    assert read_target(fields | {"general.name": "Target"}).spec.name is None
+    assert read_target(fields | {"general.name": "Qwen3 8B"}).spec.name == "Qwen3 8B"
 
 
 @pytest.mark.parametrize("key", ["text_config", "llm_config", "language_config"])
