@@ -96,10 +96,8 @@ def sliding_window_size(situation: Situation) -> Knob:
     if trained is not None:
         rung, window = trained
         ladder[rung] = Answer(window, f"{BELONGS}: trained with sliding-window layers")
-    elif situation.workload.prompt_tokens is not None:
-        ladder["published"] = _window_for(situation)
     else:
-        ladder.update(_untouched_window(situation))
+        ladder.update(_free_window(situation))
     guided = guide.sliding_window_size(situation.params, situation.workload.prompt_tokens)
     if guided.known:
         ladder["guide"] = Answer(guided.value, guided.reason)
@@ -245,6 +243,28 @@ def _untouched_window(situation: Situation) -> Ladder:
     if situation.mode == "serve" and published is not None and published.full_attention:
         return {"published": Answer(None, reason)}
     return {}
+
+
+def _free_window(situation: Situation) -> Ladder:
+    """What is said of a window that may be set: tuned here, else by the prompt's length."""
+    ladder = _tuned_window(situation)
+    if situation.workload.prompt_tokens is not None:
+        ladder["published"] = _window_for(situation)
+    else:
+        ladder.update(_untouched_window(situation))
+    return ladder
+
+
+def _tuned_window(situation: Situation) -> Ladder:
+    """What a tuning run here found for prompts about as long; it says nothing of others."""
+    tuned, asked = situation.tuned, situation.workload.prompt_tokens
+    if tuned is None or not tuned.windows or tuned.prompt_tokens is None:
+        return {}
+    if asked is not None and not tuned.prompt_tokens / 2 <= asked <= tuned.prompt_tokens * 2:
+        return {}
+    tried = ", ".join(map(str, tuned.windows))
+    reason = f"fastest of none, {tried} on prompts of about {tuned.prompt_tokens} tokens"
+    return {"measured": Answer(tuned.best.sliding_window_size, f"{reason} ({tuned.basis})")}
 
 
 def _window_for(situation: Situation) -> Answer:

@@ -88,6 +88,7 @@ def _tuned(result: TuneResult) -> Tuned:
         tuple(_point(block) for block in result.tuned),
         _point(result.judged),
         f"tuned on {about.machine}, {about.date[:10]}; {judged}",
+        result.prompt_tokens,
     )
 
 

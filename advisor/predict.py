@@ -171,7 +171,7 @@ def _predicted(costs: Costs, curve: acceptance.TauCurve | None, block: int) -> P
 def _tuned_rows(situation: Situation, costs: Costs | None) -> tuple[Prediction, ...]:
     tuned = situation.tuned
     assert tuned is not None
-    points = {point.block_size: point for point in tuned.points}
+    points = {p.block_size: p for p in tuned.points if p.sliding_window_size is None}
     points[tuned.best.block_size] = tuned.best
     covered = cost.covered_block_sizes(costs) if costs else []
     rows = []

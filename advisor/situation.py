@@ -89,6 +89,12 @@ class Tuned:
     points: tuple[TunedPoint, ...]
     best: TunedPoint
     basis: str
+    prompt_tokens: int | None = None  # how long its prompts were
+
+    @property
+    def windows(self) -> tuple[int, ...]:
+        """The windows that were tried; empty when none was."""
+        return tuple(p.sliding_window_size for p in self.points if p.sliding_window_size)
 
 
 @dataclass(frozen=True, slots=True)

@@ -1,8 +1,11 @@
-"""Whether a draft belongs to a target. Knows their numbers only; shared by torch and MLX."""
+"""Whether a draft belongs to a target, and what may be changed about it. Knows numbers only;
+shared by torch and MLX."""
 
 from __future__ import annotations
 
-from dflash.errors import PairError
+from collections.abc import Sequence
+
+from dflash.errors import CheckpointError, PairError
 
 
 def check_fit(
@@ -31,4 +34,21 @@ def check_fit(
             f"mask_token_id {mask_token_id} is outside the target's {embedding_rows} embedding "
             "rows.",
             "Use the id the draft was trained with.",
+        )
+
+
+def check_window(trained: Sequence[int | None], wanted: int) -> None:
+    """Refuse a window for a draft that has its own: ``trained`` has one entry per layer, ``None``
+    for full attention. Raises ``CheckpointError``."""
+    own = next((window for window in trained if window is not None), None)
+    if own is not None:
+        raise CheckpointError(
+            f"this draft was trained with a window of {own}; sliding_window_size={wanted} would "
+            "replace it.",
+            "Leave sliding_window_size out.",
+        )
+    if wanted < 1:
+        raise CheckpointError(
+            f"sliding_window_size is {wanted}; a window holds at least 1 token.",
+            "Leave sliding_window_size out for full attention.",
         )

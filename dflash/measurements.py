@@ -104,7 +104,9 @@ class TunedBlock(StrictModel):
 
 
 class TuneResult(StrictModel):
-    """Measured speedups by block size; ``best`` won on the tuning prompts and was judged apart."""
+    """Measured speedups by block size; ``judged`` won on the tuning prompts and was run on others.
+
+    Windows, where any were tried, stand in ``tuned`` at the fastest block size."""
 
     kind: Literal["tune"] = "tune"
     schema_version: Literal[1] = 1
@@ -113,6 +115,7 @@ class TuneResult(StrictModel):
     tuned: Annotated[tuple[TunedBlock, ...], Field(strict=False, min_length=1)]
     judged: TunedBlock
     tau_per_position: Annotated[tuple[Share, ...], Field(strict=False)] | None = None
+    prompt_tokens: Positive | None = None  # median over the prompts
     num_tuning_prompts: Positive
     num_judging_prompts: Positive
     predicted_speedup: float | None = None  # what the cost model had said for ``judged``

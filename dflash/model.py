@@ -26,6 +26,8 @@ from transformers.models.qwen3.modeling_qwen3 import (
 )
 
 from dflash.errors import CheckpointError
+from dflash.fit import check_window
+from dflash.loading import check_whole, loading
 from dflash.verify import Proposal
 
 logger = logging.getLogger(__name__)
@@ -317,13 +319,17 @@ def load_draft(
     dtype: torch.dtype | None = None,
     device: torch.device | str | None = None,
     revision: str | None = None,
+    sliding_window_size: int | None = None,
 ) -> DFlashDraftModel:
     """Load a published or self-trained draft; every tensor must be there and fit.
 
-    Raises ``CheckpointError`` naming what is missing. Reads safetensors only.
+    ``sliding_window_size`` bounds the context of a draft that has full attention only, as on MLX
+    (guide section 4). Raises ``CheckpointError`` naming what is missing. Reads safetensors only.
     """
-    try:
+    what = f"the draft {str(draft_id)!r}"
+    with loading(what, "Give a folder or hub id with config.json and model.safetensors."):
         config = read_draft_config(str(draft_id), revision)
+        window = {} if sliding_window_size is None else _windowed(config, sliding_window_size)
         loaded: Any = draft_class(config).from_pretrained(
             str(draft_id),
             dtype=dtype,
@@ -332,21 +338,24 @@ def load_draft(
             trust_remote_code=False,
             ignore_mismatched_sizes=True,  # reported below, in our words
             output_loading_info=True,
+            **window,
         )
-    except (OSError, ValueError) as error:
-        raise CheckpointError(
-            f"the draft {str(draft_id)!r} cannot be loaded: {error}",
-            "Give a folder or hub id with config.json and model.safetensors.",
-        ) from error
     draft, report = loaded
-    wrong = sorted(report["missing_keys"]) + sorted(str(k[0]) for k in report["mismatched_keys"])
-    if wrong:
-        raise CheckpointError(
-            f"the draft {str(draft_id)!r} does not fit its own config: {', '.join(wrong[:3])}"
-            f"{' and more' if len(wrong) > 3 else ''} missing or of another shape.",
-            "Check num_hidden_layers and the number of target_layer_ids.",
-        )
+    check_whole(what, report, "Check num_hidden_layers and the number of target_layer_ids.")
     return draft.to(device or "cpu").eval()
+
+
+def _windowed(config: dict[str, Any], size: int) -> dict[str, Any]:
+    """The config fields that bound every layer's context and leave all else as trained."""
+    draft = draft_class(config).config_class.from_dict(config)
+    num_layers = draft.num_hidden_layers
+    check_window([draft.layer_window(i) for i in range(num_layers)], size)
+    return {
+        "layer_types": ["sliding_attention"] * num_layers,
+        "sliding_window": size,
+        "use_sliding_window": True,
+        "is_causal": draft.layer_is_causal(0),
+    }
 
 
 def read_draft_config(draft_id: str, revision: str | None = None) -> dict[str, Any]:

@@ -20,6 +20,7 @@ from mlx_lm.models.activations import swiglu
 from mlx_lm.models.rope_utils import initialize_rope
 
 from dflash.errors import CheckpointError
+from dflash.fit import check_window
 
 __all__ = ["DFlashDraftModel", "DraftCache", "load", "load_draft", "make_cache"]
 
@@ -55,14 +56,15 @@ class DraftConfig:
 
     def _read_windows(self, override: int | None) -> None:
         types = self.raw.get("layer_types") or ["full_attention"] * self.num_layers
+        if len(types) != self.num_layers:
+            raise CheckpointError(
+                f"the draft config has {self.num_layers} layers and {len(types)} layer_types.",
+                "Take the config from the draft's own repository.",
+            )
         window = self.raw.get("sliding_window")
         trained = [window if t == "sliding_attention" else None for t in types]
-        if override is not None and any(trained):
-            raise CheckpointError(
-                f"this draft was trained with a window of {window}; sliding_window_size="
-                f"{override} would replace it.",
-                "Leave sliding_window_size out.",
-            )
+        if override is not None:
+            check_window(trained, override)
         self.windows: list[int | None] = [override] * len(types) if override else trained
         written = self.raw.get("is_causal")
         if written is None:
@@ -253,7 +255,12 @@ def load_draft(draft_id: str | Path, sliding_window_size: int | None = None) -> 
     draft = DFlashDraftModel(DraftConfig(config, sliding_window_size))
     weights: dict[str, mx.array] = {}
     for file in sorted(folder.glob("*.safetensors")):
-        weights |= cast(dict[str, mx.array], mx.load(str(file)))
+        try:
+            weights |= cast(dict[str, mx.array], mx.load(str(file)))
+        except RuntimeError as error:  # what MLX says of a file that is cut or damaged
+            raise CheckpointError(
+                f"the draft {str(draft_id)!r} cannot be loaded: {error}", "Fetch it again."
+            ) from error
     quantization = config.get("quantization")
     if quantization:
         nn.quantize(

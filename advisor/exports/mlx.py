@@ -6,7 +6,7 @@ Counts the whole block. ``sliding_window_size`` is for drafts with full attentio
 from __future__ import annotations
 
 from advisor.exports.block_counts import engine_count
-from advisor.exports.plan import Export, Plan, notes_for, shell
+from advisor.exports.plan import Export, Plan, notes_for, shell, window_words
 
 _DEFAULT_TOKENS = 512
 
@@ -17,7 +17,7 @@ def words(plan: Plan) -> list[str]:
     command += ["--draft-model", plan.draft, "--dataset", "gsm8k"]
     if plan.block_size is not None:
         command += ["--block-size", str(engine_count("mlx", plan.block_size))]
-    return command
+    return command + window_words(plan)
 
 
 def command(plan: Plan) -> Export:

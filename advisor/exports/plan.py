@@ -91,6 +91,13 @@ def notes_for(plan: Plan) -> tuple[str, ...]:
     return tuple(notes)
 
 
+def window_words(plan: Plan) -> list[str]:
+    """The benchmark's option for a window that the draft does not have of its own."""
+    if plan.is_off or not plan.free_window:
+        return []
+    return ["--sliding-window-size", str(plan.free_window)]
+
+
 def safe_name(name: str) -> str:
     """A model name that no program can mistake for an option."""
     return f"./{name}" if name.startswith("-") else name

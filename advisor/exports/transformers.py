@@ -3,12 +3,8 @@
 from __future__ import annotations
 
 from advisor.exports.block_counts import engine_count
-from advisor.exports.plan import Export, Plan, notes_for, shell
+from advisor.exports.plan import Export, Plan, notes_for, shell, window_words
 
-WINDOW_NOTE = (
-    "The torch engine follows the draft's config.json; export draft-config to get one with the "
-    "window."
-)
 _DEFAULT_TOKENS = 512
 
 
@@ -17,6 +13,7 @@ def export(plan: Plan) -> Export:
     block = (
         "None" if plan.block_size is None else str(engine_count("transformers", plan.block_size))
     )
+    window = f", sliding_window_size={plan.free_window}" if plan.free_window else ""
     text = f'''\
 """Generate with DFlash through transformers. The block size counts the anchor."""
 
@@ -29,7 +26,7 @@ DRAFT = {plan.draft!r}
 
 tokenizer = AutoTokenizer.from_pretrained(TARGET)
 target = AutoModelForCausalLM.from_pretrained(TARGET, dtype="auto").eval()
-draft = load_draft(DRAFT, dtype=target.dtype, device=target.device)
+draft = load_draft(DRAFT, dtype=target.dtype, device=target.device{window})
 messages = [{{"role": "user", "content": "How many positive whole-number divisors does 196 have?"}}]
 inputs = tokenizer.apply_chat_template(
     messages, add_generation_prompt=True, return_tensors="pt", return_dict=True
@@ -44,10 +41,7 @@ output = draft.spec_generate(
 )
 print(tokenizer.decode(output[0, input_ids.shape[1] :], skip_special_tokens=True))
 '''
-    notes = notes_for(plan)
-    if plan.free_window and not plan.is_off:
-        notes = (*notes, WINDOW_NOTE)
-    return Export(text, "generate.py", notes)
+    return Export(text, "generate.py", notes_for(plan))
 
 
 def command(plan: Plan) -> Export:
@@ -56,4 +50,5 @@ def command(plan: Plan) -> Export:
     words += [plan.target, "--draft-model", plan.draft, "--dataset", "gsm8k"]
     if plan.block_size is not None:
         words += ["--block-size", str(engine_count("transformers", plan.block_size))]
+    words += window_words(plan)
     return Export(shell(*words), "benchmark.sh", notes_for(plan))

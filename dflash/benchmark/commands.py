@@ -41,6 +41,11 @@ def run(args: argparse.Namespace, command: str) -> Result:
         raise PromptError("no prompts were named.", "Give --dataset NAME or --dataset FILE.jsonl.")
     prompts = load_prompts(args.dataset, limit=args.limit) if args.dataset else []
     if args.backend in SERVERS:
+        if args.sliding_window_size:
+            raise PromptError(
+                f"--sliding-window-size {args.sliding_window_size[0]} cannot be told to a server.",
+                "Start the server with it: python -m advisor export writes how.",
+            )
         return run_load(args, prompts, command)
     if args.model is None:
         raise PromptError("no model was named.", "Give --model with a pair id, such as demo.")
@@ -52,6 +57,8 @@ def run(args: argparse.Namespace, command: str) -> Result:
         threads=args.threads,
     )
     _check_blocks(args.block_size, subject.trained_block_size)
+    if args.sliding_window_size and not args.tune:
+        subject = subject.with_window(_one_window(args))
     provenance = collect(subject.engine, pair_id=subject.pair_id, num_threads=subject.num_threads)
     if args.calibrate:
         return run_calibration(args, subject, prompts, provenance)
@@ -149,6 +156,8 @@ def _calibration(provenance: dict[str, Any]) -> Calibration | None:
         draft_id=provenance["draft_id"],
     )
     same = ("backend", "device", "dtype", "num_threads")
+    if provenance["sliding_window_size"]:
+        return None  # it was taken with the draft as trained
     if found is None or any(getattr(found.provenance, k) != provenance[k] for k in same):
         return None
     return found
@@ -164,10 +173,26 @@ def _check_blocks(block_sizes: Sequence[int] | None, trained: int) -> None:
         )
 
 
+def _one_window(args: argparse.Namespace) -> int:
+    sizes: list[int] = args.sliding_window_size
+    if args.calibrate:
+        raise PromptError(
+            f"--calibrate times the draft as it was trained, not with a window of {sizes[0]}.",
+            "Leave out --sliding-window-size, or use --tune.",
+        )
+    if len(sizes) > 1:
+        raise PromptError(
+            f"{len(sizes)} values of --sliding-window-size were given.",
+            "Give one, or let --tune choose among them.",
+        )
+    return sizes[0]
+
+
 def _settings(args: argparse.Namespace, plan: Plan) -> dict[str, Any]:
     return {
         "dataset": args.dataset,
         "sampling": dataclasses.asdict(plan.sampling),
         "repeats": plan.repeats,
+        "sliding_window_size": args.sliding_window_size and args.sliding_window_size[0],
         "arms": [{"name": a.name, "block_size": a.block_size} for a in plan.arms],
     }

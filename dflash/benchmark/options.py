@@ -102,6 +102,14 @@ def _measuring(root: argparse.ArgumentParser) -> None:
         metavar="B",
         help="one or several; default: the block the draft was trained with",
     )
+    group.add_argument(
+        "--sliding-window-size",
+        type=positive,
+        nargs="+",
+        metavar="W",
+        help="bound the draft's context, where it was trained without a window; --tune takes "
+        "several (default there: those shorter than the prompts)",
+    )
     group.add_argument("--repeats", type=positive, default=2)
     group.add_argument(
         "--loop-baseline-only",

@@ -3,7 +3,8 @@ models; knows no protocol and no report."""
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
 from typing import Any
 
 import torch
@@ -11,7 +12,7 @@ import torch
 from dflash.benchmark.library import GenerateBaseline
 from dflash.benchmark.runner import Arm
 from dflash.close_look import CloseLook
-from dflash.engines import Engine, open_engine
+from dflash.engines import Engine, Windowed, open_engine
 from dflash.engines.torch_engine import TorchEngine
 from dflash.errors import EngineError, PairError
 from dflash.pairs import resolve_pair
@@ -28,7 +29,18 @@ class Subject:
     generate: GenerateBaseline | None
     look: CloseLook | None  # explains differences
 
-    def arms(self, block_sizes: list[int], *, loop_only: bool) -> tuple[Arm, ...]:
+    @property
+    def has_free_window(self) -> bool:
+        """Whether the draft may be given a window: every layer was trained on full attention."""
+        return isinstance(self.engine, Windowed) and self.engine.has_free_window
+
+    def with_window(self, sliding_window_size: int) -> Subject:
+        """The same, with the draft's context bounded. Raises ``CheckpointError`` for a draft that
+        has a window of its own."""
+        assert isinstance(self.engine, Windowed)
+        return replace(self, engine=self.engine.with_window(sliding_window_size))
+
+    def arms(self, block_sizes: Sequence[int], *, loop_only: bool) -> tuple[Arm, ...]:
         """The baselines and one DFlash arm per block size, in the order of a forward pass."""
         arms = [Arm("baseline_loop", 1, self.engine)]
         if self.generate is not None and not loop_only:

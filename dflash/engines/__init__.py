@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import importlib
 from collections.abc import Iterator
-from typing import Any, Protocol
+from typing import Any, Protocol, runtime_checkable
 
 from dflash.errors import EngineError
 from dflash.schema import EngineInfo, Event, Message, Request
@@ -48,6 +48,21 @@ class Engine(Protocol):
 
     def close(self) -> None:
         """Free the models or the connection. Idempotent."""
+        ...
+
+
+@runtime_checkable
+class Windowed(Engine, Protocol):
+    """An engine whose draft may be given a sliding window, where it was trained without one."""
+
+    @property
+    def has_free_window(self) -> bool:
+        """Whether every layer of the draft has full attention."""
+        ...
+
+    def with_window(self, sliding_window_size: int) -> Engine:
+        """The same target, with this draft's context bounded to so many tokens; for as long as
+        this engine is open. Raises ``CheckpointError`` for a draft trained with a window."""
         ...
 
 

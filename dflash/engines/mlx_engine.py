@@ -6,6 +6,7 @@ Knows how to load a pair with mlx-lm. Knows no page and no advice.
 from __future__ import annotations
 
 import contextlib
+import copy
 from collections.abc import Iterator
 from importlib.metadata import version
 from typing import Any
@@ -32,10 +33,11 @@ class MlxEngine:
         target_path, draft_path = ensure_local(self.pair, progress=progress)
         try:
             self.model, self.tokenizer = load(str(target_path))
-        except (OSError, ValueError) as error:
+        except (OSError, ValueError, RuntimeError) as error:  # RuntimeError: damaged weights
             raise CheckpointError(
-                f"mlx-lm cannot load the target {str(target_path)!r}: {error}",
-                "Give a folder of a model family that mlx-lm knows.",
+                f"mlx-lm cannot load the target {str(target_path)!r}: "
+                f"{' '.join(str(error).split())}",
+                "Give a whole folder of a model family that mlx-lm knows.",
             ) from error
         self.draft = load_draft(draft_path)
         self.target: Any = MlxTarget(self.model, self.draft.target_layer_ids)
@@ -100,6 +102,17 @@ class MlxEngine:
     def decode(self, ids: list[int]) -> str:
         """See ``Engine.decode``."""
         return self.tokenizer.decode(ids, skip_special_tokens=False)
+
+    @property
+    def has_free_window(self) -> bool:
+        """See ``Windowed.has_free_window``."""
+        return not any(self.draft.config.windows)
+
+    def with_window(self, sliding_window_size: int) -> MlxEngine:
+        """See ``Windowed.with_window``."""
+        other = copy.copy(self)
+        other.draft = load_draft(ensure_local(self.pair)[1], sliding_window_size)
+        return other
 
     def close(self) -> None:
         """Drop the models and give MLX's buffers back."""

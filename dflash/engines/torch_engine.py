@@ -7,6 +7,7 @@ Knows no page and no advice.
 from __future__ import annotations
 
 import contextlib
+import copy
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any, cast
@@ -104,6 +105,24 @@ class TorchEngine:
     def device_now(self) -> str:
         """The device's own name, asked now: a lent GPU is known only while it is lent."""
         return device_name(self._device)
+
+    @property
+    def has_free_window(self) -> bool:
+        """See ``Windowed.has_free_window``."""
+        config = self.draft_model.config
+        return not any(config.layer_window(i) for i in range(config.num_hidden_layers))
+
+    def with_window(self, sliding_window_size: int) -> TorchEngine:
+        """See ``Windowed.with_window``."""
+        other = copy.copy(self)
+        other.draft_model = load_draft(
+            ensure_local(self.pair)[1],
+            dtype=self.draft_model.dtype,
+            device=self._device,
+            sliding_window_size=sliding_window_size,
+        )
+        other.draft = open_draft(other.draft_model, self.model)
+        return other
 
     def slot_odds(self, trace: Trace) -> Iterator[tuple[SlotOdds, ...]]:
         """See ``CloseLook.slot_odds``."""

@@ -137,25 +137,28 @@ def test_every_engine_has_a_command_and_a_format():
     assert set(ENGINES) < set(FORMATS)
 
 
-@pytest.mark.parametrize("to", ["vllm", "llamacpp", "tensorrt-llm", "transformers"])
+@pytest.mark.parametrize("to", ["vllm", "llamacpp", "tensorrt-llm"])
 def test_an_engine_without_a_window_option_says_so_instead_of_a_flag(to):
     written = render(answer(workload=LONG), to)
     assert "window" not in written.text
     assert any("draft-config" in note for note in written.notes)
 
 
-def test_sglang_and_mlx_take_the_window():
+def test_sglang_and_our_own_engines_take_the_window():
     words = shlex.split(render(answer(workload=LONG), "sglang").text)
     assert words[words.index("--speculative-draft-window-size") + 1] == "4096"
     assert words[words.index("--max-running-requests") + 1] == "64"
-    assert "sliding_window_size=4096)" in render(answer(workload=LONG), "mlx").text
+    for engine in ("mlx", "transformers"):
+        assert "sliding_window_size=4096)" in render(answer(workload=LONG), engine).text
+        command = shlex.split(commands(answer(workload=LONG))[engine].text)
+        assert command[command.index("--sliding-window-size") + 1] == "4096"
 
 
 def test_a_trained_window_is_never_imposed_again():
     kinds = ("sliding_attention",) * 4 + ("full_attention",)
     shape = replace(DRAFT.shape, layer_types=kinds, sliding_window=2048)
     trained = answer(draft=replace(DRAFT, shape=shape), workload=LONG)
-    for to in ("vllm", "sglang", "mlx", "llamacpp"):
+    for to in ("vllm", "sglang", "mlx", "llamacpp", "transformers"):
         written = render(trained, to)
         assert "window" not in written.text + " ".join(written.notes)
 

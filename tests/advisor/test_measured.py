@@ -99,6 +99,32 @@ def test_a_tuning_run_gives_the_measured_speedup_with_its_interval(store):
     )
 
 
+@pytest.mark.parametrize(
+    ("prompt_tokens", "rung"),
+    [(None, "measured"), (3000, "measured"), (200, "published"), (30_000, "published")],
+)
+def test_a_window_that_was_tuned_here_answers_for_prompts_about_as_long(store, prompt_tokens, rung):
+    """And only for those: a window that pays at 4,000 tokens says nothing of 200 or 30,000."""
+    gain = Interval(median=1.5, low=1.4, high=1.6, n=8)
+    wide = TunedBlock(block_size=6, decode_speedup=gain)
+    narrow = TunedBlock(
+        block_size=6, sliding_window_size=512,
+        decode_speedup=gain.model_copy(update={"median": 1.55}),
+    )  # fmt: skip
+    result = TuneResult(
+        provenance=about(machine_id()), tuned=(wide, narrow), judged=narrow, prompt_tokens=4000,
+        num_tuning_prompts=6, num_judging_prompts=6,
+    )  # fmt: skip
+    save(result, store)
+    answer = recommend_for(Request(draft="qwen3-8b", prompt_tokens=prompt_tokens))
+    window = answer.knobs["sliding_window_size"]
+    assert window.rung == rung
+    if rung == "measured":
+        assert window.value == 512 and "none, 512 on prompts of about 4000" in window.reason
+        assert answer.exports["mlx"].count("512") >= 1
+    assert answer.knobs["block_size"].value == 6
+
+
 def test_the_assumed_depths_are_those_of_the_catalogue():
     known = {}
     for pair in map(load_pair, pair_ids()):

@@ -145,12 +145,15 @@ class Table:
     def __init__(self, tuning: dict[int, float], judging: dict[int, float]) -> None:
         self.results = {"tuning": tuning, "judging": judging}
         self.asked: list[tuple[str, tuple[int, ...]]] = []
+        self.windows: dict[int, float] = {}  # what a window makes of any speedup
 
-    def __call__(self, which: str, block_sizes: Sequence[int]) -> dict[int, Measured]:
-        self.asked.append((which, tuple(block_sizes)))
-        found = self.results[which]
+    def __call__(
+        self, which: str, block_sizes: Sequence[int], window: int | None
+    ) -> dict[int, Measured]:
+        self.asked.append((which if window is None else f"{which} {window}", tuple(block_sizes)))
+        found, gain = self.results[which], self.windows.get(window or 0, 1.0)
         return {
-            b: Measured(b, MedianInterval(found[b], None, None, 1), None)
+            b: Measured(b, MedianInterval(found[b] * gain, None, None, 1), None, window)
             for b in block_sizes
             if b in found
         }
@@ -172,6 +175,28 @@ def test_the_trained_block_is_always_run_and_judged_beside_a_smaller_winner() ->
     tuned = tune(predict(costs, TAUS), trained_block_size=8, measure=measure)
     assert measure.asked == [("tuning", (2, 4, 6, 8)), ("judging", (4, 8))]
     assert [m.block_size for m in tuned.judged] == [4, 8]
+
+
+def test_each_window_is_run_at_the_fastest_block_and_the_winner_judged_with_its_own() -> None:
+    measure = Table({2: 1.4, 4: 2.1, 8: 2.0}, {4: 2.0, 8: 2.2})
+    measure.windows = {512: 1.5, 1024: 1.2}
+    tuned = tune(predict(COSTS, TAUS), trained_block_size=8, measure=measure, windows=(512, 1024))
+    assert measure.asked == [
+        ("tuning", (2, 4, 8)), ("tuning 512", (4,)), ("tuning 1024", (4,)),
+        ("judging 512", (4,)), ("judging", (8,)),
+    ]  # fmt: skip
+    assert [(m.block_size, m.sliding_window_size) for m in tuned.judged] == [(4, 512), (8, None)]
+    assert tuned.winner.decode_speedup.median == pytest.approx(2.0 * 1.5)
+    assert tuned.predicted(4, 512) is None
+
+
+def test_a_window_that_slows_down_is_shown_and_not_used() -> None:
+    measure = Table({2: 1.4, 4: 2.1, 8: 2.6}, {8: 2.2})
+    measure.windows = {512: 0.5}
+    tuned = tune(predict(COSTS, TAUS), trained_block_size=8, measure=measure, windows=(512,))
+    assert measure.asked[-1] == ("judging", (8,))
+    assert (tuned.winner.block_size, tuned.winner.sliding_window_size) == (8, None)
+    assert tuned.tuned[-1].sliding_window_size == 512
 
 
 def test_nothing_measured_is_an_error_and_not_a_recommendation() -> None:

@@ -256,3 +256,44 @@ def test_the_generate_baseline_says_the_same_as_our_loop_and_stamps_every_token(
     assert "".join(p for c in theirs.cycles for p in c.pieces) == "".join(
         p for c in ours.cycles for p in c.pieces
     )
+
+
+def test_a_window_is_swept_where_it_is_asked_for_and_the_advisor_reads_the_winner(
+    flags: list[str], tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    tune = ["--tune", "--time-budget", "0.5", "--block-size", "8", "--sliding-window-size", "2"]
+    assert main([*flags, *tune]) == 0
+    text, found = last_json(capsys)
+    (path,) = (tmp_path / "measurements").glob("tune-*.json")
+    saved = load(path, TuneResult)
+    assert [(t.block_size, t.sliding_window_size) for t in saved.tuned] == [(8, None), (8, 2)]
+    assert saved.judged.sliding_window_size == found["sliding_window_size"]
+    model, draft = flags[flags.index("--model") + 1], flags[flags.index("--draft-model") + 1]
+    answer = recommend_for(
+        gather.Request(draft=draft, target=model, prompt_tokens=saved.prompt_tokens)
+    )
+    window = answer.knobs["sliding_window_size"]
+    assert (window.value, window.rung) == (saved.judged.sliding_window_size, "measured")
+
+
+@pytest.mark.parametrize(
+    ("asked", "words"),
+    [
+        (["--sliding-window-size", "2", "4"], "2 values of --sliding-window-size"),
+        (["--sliding-window-size", "2", "--calibrate"], "not with a window of 2"),
+        (["--sliding-window-size", "2", "--backend", "vllm"], "cannot be told to a server"),
+    ],
+)
+def test_a_window_that_cannot_be_measured_is_refused_in_a_sentence(
+    flags: list[str], asked: list[str], words: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert main([*flags, *asked]) == 2
+    assert words in capsys.readouterr().err
+
+
+def test_one_window_is_measured_without_changing_an_output(
+    flags: list[str], capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert main([*flags, "--block-size", "8", "--sliding-window-size", "2"]) == 0
+    text, _ = last_json(capsys)
+    assert " 4/4 " in text or "4/4\n" in text

@@ -7,7 +7,10 @@ there is the whole path behind the wire. ``scripts/race_vllm.py`` does the same 
 from __future__ import annotations
 
 import json
+import shutil
 from collections.abc import Iterator
+from dataclasses import replace
+from pathlib import Path
 
 import httpx
 import pytest
@@ -15,7 +18,8 @@ import torch
 from backends import own_answer
 from tiny_pair import write_tiny_pair
 
-from dflash.engines import open_engine
+from dflash.engines import Windowed, open_engine
+from dflash.errors import CheckpointError
 from dflash.pairs import resolve_pair
 from dflash.schema import Chunk, Cycle, Finished, Message, Prefilled, Request, SamplingParams
 
@@ -170,3 +174,44 @@ def test_the_length_limit_is_kept_by_every_engine(open_with, ours, answer, max_n
     assert events[-1].num_output_tokens == max_new_tokens
     assert events[-1].finish_reason == "length"
     assert ours.decode(answer).startswith(text_of(events))
+
+
+@pytest.mark.parametrize("backend", LOCAL)
+def test_a_free_window_changes_what_the_draft_sees_and_never_the_answer(backend, pair, answer):
+    if backend == "mlx":
+        pytest.importorskip("mlx.core")
+    engine = open_engine(backend, pair=pair)
+    assert isinstance(engine, Windowed) and engine.has_free_window
+    narrow = engine.with_window(2)
+    assert isinstance(narrow, Windowed) and not narrow.has_free_window
+    for block_size in BLOCK_SIZES:
+        drafts = {}
+        for name, asked in (("wide", engine), ("narrow", narrow)):
+            events = list(asked.stream(ask(block_size)))
+            cycles = [e for e in events if isinstance(e, Cycle)]
+            emitted = [i for cycle in cycles for i in cycle.emitted_ids]
+            assert [events[0].token_id, *emitted] == answer
+            drafts[name] = [cycle.draft_ids for cycle in cycles]
+        assert drafts["wide"] != drafts["narrow"]
+    with pytest.raises(CheckpointError, match="a window of 2"):
+        open_engine(backend, pair=windowed_pair(pair)).with_window(8)
+
+
+def windowed_pair(pair):
+    """The same pair with a draft that was trained with a window of 2."""
+    folder = Path(pair.draft_id).with_name("windowed")
+    shutil.copytree(pair.draft_id, folder, dirs_exist_ok=True)
+    config = json.loads((folder / "config.json").read_text())
+    config |= {"layer_types": ["sliding_attention"], "sliding_window": 2, "is_causal": False}
+    (folder / "config.json").write_text(json.dumps(config))
+    return replace(pair, draft_id=str(folder))
+
+
+def test_a_window_given_is_the_window_trained(pair):
+    given = open_engine("torch", pair=pair).with_window(2)
+    trained = open_engine("torch", pair=windowed_pair(pair))
+    cycles = [
+        [e.draft_ids for e in engine.stream(ask(8)) if isinstance(e, Cycle)]
+        for engine in (given, trained)
+    ]
+    assert cycles[0] == cycles[1]
