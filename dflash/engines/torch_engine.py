@@ -9,19 +9,18 @@ from __future__ import annotations
 import contextlib
 import copy
 from collections.abc import Iterator
-from pathlib import Path
-from typing import Any, cast
+from typing import Any
 
 import torch
 import transformers
-from transformers import AutoModelForCausalLM, AutoTokenizer
 
 from dflash import microscope
 from dflash.budget import check_block_size
 from dflash.close_look import Divergence, SlotOdds
 from dflash.drafts import open_draft
-from dflash.errors import CheckpointError, EngineError
+from dflash.errors import EngineError
 from dflash.generate import decode
+from dflash.loading import load_target, load_tokenizer
 from dflash.memory import fitting, smaller_request
 from dflash.model import load_draft
 from dflash.pairs import ensure_local, resolve_pair
@@ -50,8 +49,9 @@ class TorchEngine:
         self._device = usable_device(device or best_device())
         dtype = dtype or (torch.float32 if self._device.type == "cpu" else torch.bfloat16)
         with fitting(device_name(self._device), hint=_SMALLER_PAIR, release=self.close):
-            self.model = _load_target(target_path, dtype, self._device)
-            self.tokenizer = AutoTokenizer.from_pretrained(target_path, trust_remote_code=False)
+            model: Any = load_target(target_path, dtype)
+            self.model = model.to(self._device).eval()
+            self.tokenizer = load_tokenizer(target_path)
             self.draft_model = load_draft(draft_path, dtype=dtype, device=self._device)
             # One target serves both lanes: an untapped run of it is the baseline.
             self.target = open_target(self.model, self.draft_model.target_layer_ids)
@@ -187,18 +187,3 @@ def device_name(device: torch.device) -> str:
         return device.type
     num_threads = torch.get_num_threads()
     return f"cpu, {num_threads} thread{'s' if num_threads > 1 else ''}"
-
-
-def _load_target(path: str | Path, dtype: torch.dtype, device: torch.device) -> Any:
-    """Load a causal LM from safetensors. Raises ``CheckpointError`` in one sentence."""
-    try:
-        model = AutoModelForCausalLM.from_pretrained(
-            path, dtype=dtype, use_safetensors=True, trust_remote_code=False
-        )
-    except (OSError, ValueError, KeyError) as error:
-        reason = str(error).strip().splitlines()[0]
-        raise CheckpointError(
-            f"the target {str(path)!r} cannot be loaded: {reason}",
-            "Give a transformers folder with config.json and safetensors weights.",
-        ) from error
-    return cast(torch.nn.Module, model).to(device).eval()

@@ -16,9 +16,10 @@ from typing import Any
 
 import torch
 from torch import nn
-from transformers import AutoModelForCausalLM, AutoTokenizer, PreTrainedModel
+from transformers import PreTrainedModel
 
 from dflash.errors import CheckpointError
+from dflash.loading import load_target, load_tokenizer
 from dflash.model import DFlashConfig, DFlashDraftModel
 from dflash.pairs import local_model
 from dflash.stops import stop_token_ids
@@ -69,7 +70,7 @@ def make_draft(order: DraftOrder) -> FitReport:
         check_writable(folder / "training.json")
     rows, turns = _given(order)
     path = local_model(order.target)
-    target = load_target(path)
+    target = frozen_target(path)
     tokenizer = load_tokenizer(path)
     taps = order.target_layer_ids or build_target_layer_ids(
         text_config(target).num_hidden_layers, order.num_taps
@@ -93,42 +94,15 @@ def make_draft(order: DraftOrder) -> FitReport:
     return last
 
 
-def load_target(path: Path) -> PreTrainedModel:
-    """The frozen target, on the GPU when there is one, in the dtype that is fast there."""
+def frozen_target(path: Path) -> PreTrainedModel:
+    """The target, never trained, on the GPU when there is one, in the dtype that is fast there."""
     on_gpu = torch.cuda.is_available()
-    dtype = torch.bfloat16 if on_gpu else matmul_dtype()
-    try:
-        loaded: Any = AutoModelForCausalLM.from_pretrained(
-            path, dtype=dtype, use_safetensors=True, trust_remote_code=False,
-            output_loading_info=True,
-        )  # fmt: skip
-    except (OSError, ValueError) as error:
-        raise CheckpointError(
-            f"the target {path} cannot be loaded: {error}",
-            "Give a folder or hub id of a causal language model with safetensors weights.",
-        ) from error
-    model, report = loaded
-    if report["missing_keys"]:
-        raise CheckpointError(
-            f"{path} is no whole language model: it lacks {min(report['missing_keys'])}.",
-            "Give the target's folder or hub id, not that of a draft.",
-        )
+    model = load_target(path, torch.bfloat16 if on_gpu else matmul_dtype())
     if on_gpu:
         nn.Module.to(model, "cuda")
     model.eval().requires_grad_(False)
     speed_up_attention(model)
     return model
-
-
-def load_tokenizer(path: Path) -> Any:
-    """The target's tokenizer. Raises ``CheckpointError`` in one sentence."""
-    try:
-        return AutoTokenizer.from_pretrained(path, trust_remote_code=False)
-    except (OSError, ValueError) as error:
-        raise CheckpointError(
-            f"the tokenizer of {path} cannot be loaded: {str(error).strip().splitlines()[0]}",
-            "Put the target's tokenizer files beside its weights.",
-        ) from error
 
 
 def save_draft(draft: DFlashDraftModel, folder: Path, facts: dict[str, Any]) -> None:

@@ -386,7 +386,7 @@ def test_an_order_that_cannot_be_met_is_refused_in_a_sentence_before_any_answer_
 
 
 def test_a_draft_given_as_the_target_is_told_apart(tiny_pair: tuple[Path, Path], tmp_path: Path):
-    with pytest.raises(CheckpointError, match="no whole language model: it lacks lm_head.weight"):
+    with pytest.raises(CheckpointError, match="lm_head.weight.* missing.*not that of a draft"):
         make_draft(DraftOrder(target=str(tiny_pair[1]), output=tmp_path / "out"))
 
 
@@ -395,7 +395,7 @@ def test_a_target_without_a_tokenizer_is_told_so(target: LlamaForCausalLM, tmp_p
     order = DraftOrder(
         target=str(tmp_path / "bare"), output=tmp_path / "out", target_layer_ids=(1,)
     )
-    with pytest.raises(CheckpointError, match="tokenizer of .*bare cannot be loaded"):
+    with pytest.raises(CheckpointError, match="tokenizer of .*bare' cannot be loaded"):
         make_draft(order)
 
 
