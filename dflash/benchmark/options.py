@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import argparse
+from dataclasses import replace
 from pathlib import Path
 
 from dflash.benchmark.prompts import DEFAULT_HUB_LIMIT, HUB_DATASETS
@@ -33,7 +34,7 @@ def parser() -> argparse.ArgumentParser:
 def sampling_of(args: argparse.Namespace) -> SamplingParams:
     """The sampling that the flags ask for. Raises ``PromptError`` for a value out of range."""
     try:
-        return SamplingParams(
+        sampling = SamplingParams(
             temperature=args.temperature,
             top_p=args.top_p,
             top_k=args.top_k,
@@ -41,8 +42,10 @@ def sampling_of(args: argparse.Namespace) -> SamplingParams:
             max_new_tokens=args.max_new_tokens,
             enable_thinking=args.enable_thinking,
         )
+        replace(sampling, seed=args.seed + args.repeats - 1)  # the last repeat's
     except ValueError as error:
         raise PromptError(f"{error}.") from error
+    return sampling
 
 
 def _models(root: argparse.ArgumentParser) -> None:

@@ -168,7 +168,9 @@ def usable_device(name: str) -> torch.device:
     found = best_device()
     try:
         device = torch.device(name)
-        usable = device.type not in ("cuda", "mps") or device.type == found
+        usable = device.type not in ("cuda", "mps") or (
+            device.type == found and (device.index or 0) < _num_devices(device.type)
+        )
     except RuntimeError:
         usable = False
     if not usable:
@@ -177,6 +179,10 @@ def usable_device(name: str) -> torch.device:
             f"Use {found if found == 'cpu' else f'cpu or {found}'}, or name none.",
         )
     return device
+
+
+def _num_devices(kind: str) -> int:
+    return torch.cuda.device_count() if kind == "cuda" else 1
 
 
 def device_name(device: torch.device) -> str:

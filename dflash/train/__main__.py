@@ -12,7 +12,7 @@ import sys
 from dataclasses import asdict
 from pathlib import Path
 
-from dflash.benchmark.options import positive
+from dflash.benchmark.options import positive, positive_float
 from dflash.errors import DFlashError
 from dflash.train.corpus import KINDS, sample_prompts
 from dflash.train.fit_command import DraftOrder, make_draft
@@ -74,9 +74,9 @@ def _parser() -> argparse.ArgumentParser:
     sample.set_defaults(run=_sample)
     target = commands.add_parser("target", help="train the demo target from nothing")
     target.add_argument("--output", type=Path, required=True, help="folder to write, or to resume")
-    target.add_argument("--steps", type=int, default=TargetRecipe().num_steps)
-    target.add_argument("--minutes", type=float, default=TargetRecipe().minutes)
-    target.add_argument("--eval-num", type=int, default=100, help="held-out prompts per kind")
+    target.add_argument("--steps", type=positive, default=TargetRecipe().num_steps)
+    target.add_argument("--minutes", type=positive_float, default=TargetRecipe().minutes)
+    target.add_argument("--eval-num", type=positive, default=100, help="held-out prompts per kind")
     target.add_argument("--seed", type=int, default=0)
     target.set_defaults(run=_target)
     _add_draft(commands)
@@ -92,7 +92,7 @@ def _add_draft(commands: argparse._SubParsersAction[argparse.ArgumentParser]) ->
     draft.add_argument("--target", required=True, help="folder, hub id, or id of a known pair")
     draft.add_argument("--out", "--output", dest="output", type=Path, required=True)
     draft.add_argument("--work", type=Path, help="rows, states and resumable fit (OUT-work)")
-    draft.add_argument("--minutes", type=float, default=recipe.minutes, help="of fitting")
+    draft.add_argument("--minutes", type=positive_float, default=recipe.minutes, help="of fitting")
     draft.add_argument("--num-rows", type=positive, default=order.num_rows, help="conversations")
     draft.add_argument("--max-new-tokens", type=positive, default=order.max_new_tokens)
     draft.add_argument("--sample-kinds", nargs="+", choices=KINDS, default=list(order.kinds))
@@ -104,10 +104,12 @@ def _add_draft(commands: argparse._SubParsersAction[argparse.ArgumentParser]) ->
     draft.add_argument("--num-taps", type=positive, default=order.num_taps)
     draft.add_argument("--target-layer-ids", type=int, nargs="+")
     draft.add_argument("--mask-token-id", type=int)
-    draft.add_argument("--anchors", type=int, default=recipe.num_anchors, help="blocks per row")
-    draft.add_argument("--rows-per-step", type=int, default=recipe.rows_per_step)
-    draft.add_argument("--report-minutes", type=float, default=recipe.report_every_s / 60)
-    draft.add_argument("--rate", type=float, default=recipe.matrix_rate)
+    draft.add_argument(
+        "--anchors", type=positive, default=recipe.num_anchors, help="blocks per row"
+    )
+    draft.add_argument("--rows-per-step", type=positive, default=recipe.rows_per_step)
+    draft.add_argument("--report-minutes", type=positive_float, default=recipe.report_every_s / 60)
+    draft.add_argument("--rate", type=positive_float, default=recipe.matrix_rate)
     draft.add_argument("--seed", type=int, default=0)
     draft.set_defaults(run=_draft)
 

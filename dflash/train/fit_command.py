@@ -18,7 +18,7 @@ import torch
 from torch import nn
 from transformers import PreTrainedModel
 
-from dflash.errors import CheckpointError
+from dflash.errors import BlockSizeError, CheckpointError, PairError
 from dflash.loading import load_target, load_tokenizer
 from dflash.model import DFlashConfig, DFlashDraftModel
 from dflash.pairs import local_model
@@ -76,6 +76,7 @@ def make_draft(order: DraftOrder) -> FitReport:
         text_config(target).num_hidden_layers, order.num_taps
     )
     check_taps(target, tuple(taps))
+    _check_order(order, target)
     rows += _made(order, order.num_rows - len(rows), turns, work, target, tokenizer)
     _check_enough(order, rows)
     mask = order.mask_token_id
@@ -145,6 +146,22 @@ def _made(
         stop_ids=stop_token_ids(target, tokenizer), batch_size=order.batch_size,
         seed=order.fit.seed,
     )  # fmt: skip
+
+
+def _check_order(order: DraftOrder, target: PreTrainedModel) -> None:
+    """What would otherwise fail only after the answers were made."""
+    if order.block_size < 2:
+        raise BlockSizeError(
+            f"a draft for block_size {order.block_size} would draft nothing.",
+            "Use 2 or more; 16 is what most published drafts were trained at.",
+        )
+    embedding: Any = target.get_input_embeddings()
+    num_rows, mask = embedding.weight.shape[0], order.mask_token_id
+    if mask is not None and not 0 <= mask < num_rows:
+        raise PairError(
+            f"mask_token_id {mask} is outside the target's {num_rows} embedding rows.",
+            f"Use 0 to {num_rows - 1}, or leave --mask-token-id out to have one chosen.",
+        )
 
 
 def _check_enough(order: DraftOrder, rows: Sequence[Row]) -> None:

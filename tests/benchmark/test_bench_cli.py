@@ -157,6 +157,7 @@ def test_the_mlx_backend_is_measured_against_its_own_loop(
         (["--device", "cudaa"], "there is no device 'cudaa' here"),
         (["--backend", "mlx"], "mlx chooses its own device, not 'cpu'"),
         (["--seed", "99999999999999999999999", "--temperature", "1"], "seed must fit in 64 bits"),
+        (["--seed", str(2**63 - 1), "--repeats", "2"], "seed must fit in 64 bits"),
         (["--temperature", "1e-45"], "temperature must be 0 (greedy) or at least 1e-05"),
     ],
 )

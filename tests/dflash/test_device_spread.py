@@ -10,6 +10,8 @@ from torch import nn
 from torch._subclasses.fake_tensor import FakeTensorMode
 
 from dflash.borrowed import Borrowed
+from dflash.engines import torch_engine
+from dflash.errors import EngineError
 from dflash.targets import TransformersTarget
 
 FIRST, SECOND = torch.device("cuda:0"), torch.device("cuda:1")
@@ -50,3 +52,16 @@ def test_a_head_on_another_device_is_reached_and_its_logits_come_back(fake_devic
     logits = Borrowed(nn.Embedding(4, 64), head, looked_up=False, scale=1.0).logits(hidden)
     assert logits.device == FIRST
     assert logits.shape == (96, 64)
+
+
+@pytest.mark.parametrize(
+    ("name", "is_there"), [("cuda", True), ("cuda:1", True), ("cuda:9", False)]
+)
+def test_a_card_that_is_not_there_is_refused_by_its_number(name, is_there, monkeypatch):
+    monkeypatch.setattr(torch_engine, "best_device", lambda: "cuda")
+    monkeypatch.setattr(torch.cuda, "device_count", lambda: 2)
+    if is_there:
+        assert torch_engine.usable_device(name) == torch.device(name)
+        return
+    with pytest.raises(EngineError, match="no device 'cuda:9' here"):
+        torch_engine.usable_device(name)

@@ -368,6 +368,8 @@ def tiny_pair(tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, Path]:
         ({"num_taps": 0}, "at least one tapped layer is needed, got 0"),
         ({"num_taps": 5}, "a 4-layer target cannot give 5 different layers"),
         ({"target_layer_ids": (99,)}, "layer 99, but this target has 4 layers"),
+        ({"block_size": 1, "num_taps": 1}, "block_size 1 would draft nothing"),
+        ({"mask_token_id": 9999, "num_taps": 1}, "mask_token_id 9999 is outside the target's"),
     ],
 )
 def test_an_order_that_cannot_be_met_is_refused_in_a_sentence_before_any_answer_is_made(
