@@ -8,9 +8,9 @@ from __future__ import annotations
 
 import difflib
 import json
+import math
 import types
 import typing
-from collections.abc import Iterator
 from pathlib import Path
 from typing import Annotated, Any, TypeVar
 
@@ -45,39 +45,82 @@ Strings = Annotated[tuple[str, ...], Field(strict=False)]
 Model = TypeVar("Model", bound=StrictModel)
 
 
+_YAML_TEXT, _YAML_INT, _YAML_FLOAT = (f"tag:yaml.org,2002:{t}" for t in ("str", "int", "float"))
+_NOT_OURS = frozenset(f"tag:yaml.org,2002:{name}" for name in ("timestamp", "merge", "value"))
+
+
 class _Loader(_BASE_LOADER):  # type: ignore[misc]
-    """Plain values only, and no key twice in one mapping."""
+    """Plain values only, and no key twice in one mapping.
+
+    Of what YAML 1.1 reads into unquoted text, dates, merges and numbers in base 60 (1:30 is 90)
+    stay text: no file of ours means them, and a long number in base 60 takes minutes to read.
+    """
+
+    def resolve(self, kind: Any, value: Any, implicit: Any) -> Any:
+        tag = super().resolve(kind, value, implicit)
+        is_base_60 = tag in (_YAML_INT, _YAML_FLOAT) and ":" in value
+        return _YAML_TEXT if is_base_60 or tag in _NOT_OURS else tag
 
     def construct_mapping(self, node: Any, deep: bool = False) -> dict[Any, Any]:
         mapping = super().construct_mapping(node, deep=deep)
         if len(mapping) != len(node.value):
-            keys = [key.value for key, _ in node.value]
-            twice = next(k for i, k in enumerate(keys) if k in keys[:i])
-            raise yaml.MarkedYAMLError(problem=f"key {twice!r} is written twice")
+            raise yaml.MarkedYAMLError(problem=f"key {_key_written_twice(node)} is written twice")
         return mapping
+
+
+def _key_written_twice(node: Any) -> str:
+    """The first key of a mapping that an earlier one equals; 1 and 0x1 are one key."""
+    keys = [key.value for key, _ in node.value]
+    return _cut(repr(next((key for i, key in enumerate(keys) if key in keys[:i]), keys[-1])))
+
+
+def _whole_number(loader: Any, node: Any) -> int:
+    """A whole number that can be written down again: Python prints at most 4300 digits."""
+    number: int = _BASE_LOADER.construct_yaml_int(loader, node)
+    str(number)
+    return number
+
+
+def _finite_number(loader: Any, node: Any) -> float:
+    number: float = _BASE_LOADER.construct_yaml_float(loader, node)
+    if not math.isfinite(number):
+        problem = f"{_cut(node.value)} is no finite number"
+        raise yaml.MarkedYAMLError(problem=problem, problem_mark=node.start_mark)
+    return number
+
+
+_Loader.add_constructor(_YAML_INT, _whole_number)
+_Loader.add_constructor(_YAML_FLOAT, _finite_number)
 
 
 def parse_yaml(text: str, *, name: str) -> Any:
     """Return the plain values in ``text``. Raises ``PresetError`` that names ``name``.
 
-    Aliases are refused: no file of ours needs them and a few bytes of them can unfold to gigabytes.
+    Aliases and tags are refused. No file of ours needs them; a few bytes of aliases can unfold to
+    gigabytes, and a tag can hide what a value is.
     """
     if len(text) > MAX_FILE_BYTES:
         raise PresetError(f"{name}: {len(text)} characters is more than {MAX_FILE_BYTES}.")
     try:
-        if any(isinstance(token, yaml.AliasToken) for token in _alias_candidates(text)):
-            raise PresetError(f"{name}: YAML aliases (*name) are not allowed.")
+        _refuse_aliases_and_tags(text, name)
         return _Loader(text).get_single_data()
     except yaml.MarkedYAMLError as error:
         mark = error.problem_mark
         line = f" in line {mark.line + 1}" if mark else ""
-        raise PresetError(f"{name}: not readable as YAML{line}: {error.problem}.") from error
+        problem = _cut(str(error.problem))
+        raise PresetError(f"{name}: not readable as YAML{line}: {problem}.") from error
     except (yaml.YAMLError, ValueError, RecursionError) as error:
         raise PresetError(f"{name}: not readable as YAML ({type(error).__name__}).") from error
 
 
-def _alias_candidates(text: str) -> Iterator[Any]:
-    return iter(yaml.scan(text, Loader=_Loader)) if "*" in text and "&" in text else iter(())
+def _refuse_aliases_and_tags(text: str, name: str) -> None:
+    if "!" not in text and not ("*" in text and "&" in text):
+        return
+    for token in yaml.scan(text, Loader=_Loader):
+        if isinstance(token, yaml.AliasToken):
+            raise PresetError(f"{name}: YAML aliases (*name) are not allowed.")
+        if isinstance(token, yaml.TagToken):
+            raise PresetError(f"{name}: YAML tags (!!name) are not allowed.")
 
 
 def parse_json(text: str, *, name: str) -> Any:
@@ -123,10 +166,10 @@ def _as_preset_error(error: ValidationError, model: type[StrictModel], name: str
     if fault["type"] == "extra_forbidden":
         near = difflib.get_close_matches(str(key), _known_keys(model, parents), n=1, cutoff=0.5)
         guess = f"; did you mean {near[0]!r}?" if near else ""
-        return PresetError(f"{name}: unknown key {str(key)!r}{guess}", hint)
+        return PresetError(f"{name}: unknown key {_cut(repr(str(key)))}{guess}", hint)
     if fault["type"] == "missing":
         return PresetError(f"{name}: {str(key)!r} is missing.", hint)
-    reason = fault["msg"][:1].lower() + fault["msg"][1:]
+    reason = _cut(fault["msg"][:1].lower() + fault["msg"][1:], 200)
     return PresetError(
         f"{name}: {_dotted(fault['loc']) or 'the file'} is {_short(fault['input'])}, but {reason}."
     )
@@ -134,12 +177,19 @@ def _as_preset_error(error: ValidationError, model: type[StrictModel], name: str
 
 def _dotted(location: typing.Sequence[int | str]) -> str:
     parts = [f"[{part}]" if isinstance(part, int) else f".{part}" for part in location]
-    return "".join(parts).removeprefix(".")
+    return _cut("".join(parts).removeprefix("."), 120)
 
 
 def _short(value: Any) -> str:
-    text = json.dumps(value, default=str, ensure_ascii=False)
-    return text if len(text) <= 60 else text[:57] + "..."
+    """The start of a value as JSON would have it, or as Python has it where it is no JSON."""
+    try:
+        return _cut(json.dumps(value, default=str, ensure_ascii=True))
+    except (TypeError, RecursionError):  # a key that is no text; bottomless nesting
+        return f"a {type(value).__name__}"
+
+
+def _cut(text: str, limit: int = 60) -> str:
+    return text if len(text) <= limit else text[: limit - 3] + "..."
 
 
 def _known_keys(model: type[StrictModel], location: typing.Sequence[int | str]) -> list[str]:

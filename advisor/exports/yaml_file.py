@@ -27,7 +27,6 @@ SCHEMA = "dflash-playground/recommendation"
 SCHEMA_VERSION = 1
 MAX_FILE_BYTES = 1_000_000
 _KEYS = ("schema", "schema_version", "versions", "recommendation")
-_SCANNER: Any = getattr(yaml, "CSafeLoader", yaml.SafeLoader)
 _BEYOND_THE_CONTRACT = {
     "headline": "",
     "break_even_tau": {"value": None, "unit": "tokens/cycle", "source": "unknown", "basis": ""},
@@ -39,9 +38,46 @@ class RecommendationFileError(DFlashError):
     """A recommendation file cannot be used."""
 
 
-class _Settings(StrictModel):
-    """The values that exporters compute with; whatever else a file holds is only shown."""
+class _Point(StrictModel):
+    """A point of the predicted curve, as charts draw it."""
 
+    block_size: Annotated[int, Field(ge=1, le=4096)]
+    tau: float | None
+    speedup: float | None
+    low: float | None
+    high: float | None
+    break_even_tau: float | None = None
+    source: str
+    n: int | None = None
+
+
+class _Planned(StrictModel):
+    """A figure of the training plan; its words are shown as they are."""
+
+    model_config = ConfigDict(extra="allow")
+
+    value: float | None
+    rung: str | None = None
+    source: str | None = None
+
+
+class _Estimates(StrictModel):
+    """The estimates that every recommendation has; their values are checked elsewhere."""
+
+    tau: Any
+    speedup: Any
+    tpot_s: Any
+    memory_bytes: Any
+
+
+class _Used(StrictModel):
+    """The values that exporters and charts compute with; whatever else a file holds is only
+    shown."""
+
+    estimate: _Estimates
+    curve: tuple[_Point, ...]
+    training: dict[str, _Planned | float | None] | None
+    hardware: str | None
     block_size: Annotated[int, Field(ge=1, le=4096)] | None
     target_layer_ids: list[int] | None
     sliding_window_size: Annotated[int, Field(ge=1)] | None
@@ -51,7 +87,7 @@ class _Settings(StrictModel):
     max_new_tokens: Annotated[int, Field(ge=1)] | None
 
 
-_USED_INPUTS = ("temperature", "concurrency", "max_new_tokens")
+_USED_INPUTS = ("hardware", "temperature", "concurrency", "max_new_tokens")
 
 
 class _Dumper(yaml.SafeDumper):
@@ -92,11 +128,13 @@ def load(path: Path) -> Recommendation:
 def parse(text: str, *, name: str) -> Recommendation:
     """Read the text of a file. ``name`` is what errors call it."""
     fields = _fields(parse_yaml(text, name=name), name)
-    _refuse_tags(text, name)
     try:
         recommendation = _adapter().validate_python(fields)
-        _Settings.model_validate(
+        _Used.model_validate(
             {
+                "estimate": recommendation.estimate,
+                "curve": recommendation.curve,
+                "training": recommendation.training,
                 **{key: knob.value for key, knob in recommendation.knobs.items()},
                 **{key: recommendation.inputs.get(key) for key in _USED_INPUTS},
             }
@@ -108,17 +146,6 @@ def parse(text: str, *, name: str) -> Recommendation:
     except RecursionError as error:
         raise RecommendationFileError(f"{name} is nested too deeply.") from error
     return recommendation
-
-
-def _refuse_tags(text: str, name: str) -> None:
-    """A file of ours has neither tags nor merges; both can hide what a value is."""
-    if "!" not in text and "<<" not in text:
-        return
-    for token in yaml.scan(text, Loader=_SCANNER):
-        if isinstance(token, yaml.TagToken):
-            raise RecommendationFileError(f"{name}: YAML tags (!!name) are not allowed.")
-        if isinstance(token, yaml.ScalarToken) and token.plain and token.value == "<<":
-            raise RecommendationFileError(f"{name}: YAML merges (<<) are not allowed.")
 
 
 def _fields(document: Any, name: str) -> Any:

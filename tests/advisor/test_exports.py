@@ -255,14 +255,31 @@ def test_the_yaml_names_the_versions_that_made_it():
     ("addition", "named"),
     [
         ("evil: 1\n", "unknown key 'evil'"),
-        ("<<: {}\n", "merges"),
-        ("versions2: !!binary aGk=\n", "unknown key 'versions2'"),
+        ("<<: {}\n", "unknown key '<<'"),
+        ("versions2: !!binary aGk=\n", "tags"),
     ],
 )
 def test_what_a_saved_file_does_not_have_is_refused(addition, named):
     text = yaml_file.dump(recommend(Situation()))
     with pytest.raises(DFlashError, match=named):
         yaml_file.parse(text + addition, name="rec.yaml")
+
+
+@pytest.mark.parametrize(
+    ("old", "new", "named"),
+    [
+        ("curve: []", "curve: [{}]", "curve.0.block_size: Field required"),
+        ("curve: []", "curve: [{block_size: 4, tau: x}]", "curve.0.tau"),
+        ("training: null", "training: {hours: {value: many}}", "training.hours"),
+        ("inputs:\n", "inputs:\n    hardware: [h200]\n", "hardware"),
+        ("estimate:\n    tau:", "estimate:\n    eta:", "estimate.tau: Field required"),
+    ],
+)
+def test_what_the_page_would_draw_is_checked_when_a_file_is_opened(old, new, named):
+    text = yaml_file.dump(recommend(Situation()))
+    assert old in text
+    with pytest.raises(DFlashError, match=named):
+        yaml_file.parse(text.replace(old, new), name="rec.yaml")
 
 
 def test_a_tagged_value_is_refused_and_an_exclamation_mark_in_a_text_is_not():

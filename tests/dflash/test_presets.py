@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import subprocess
 import sys
+import time
 from pathlib import Path
 
 import pytest
@@ -62,7 +63,7 @@ def test_an_unknown_key_deep_inside_gets_a_suggestion_from_its_own_level(tmp_pat
         ("num_layers: 36", 'num_layers: "36"', "target.num_layers"),
         ("mask_token_id: 151669", "mask_token_id: true", "draft.mask_token_id"),
         ("mask_token_id: 151669", "mask_token_id: -1", "draft.mask_token_id"),
-        ("speedup: 5.15", "speedup: .nan", "speedup"),
+        ("speedup: 5.15", "speedup: .nan", ".nan is no finite number"),
         ("speedup: 5.15", "speedup: 0", "speedup"),
         ("tau: 6.54", "tau: 0.5", "tau"),
         ("[1, 9,", "[9, 9,", "must rise without repeats"),
@@ -78,14 +79,15 @@ def test_an_unknown_key_deep_inside_gets_a_suggestion_from_its_own_level(tmp_pat
             "which are not fields here",
         ),
         ("title:", "title: [", "not readable as YAML"),
-        ("title:", "title: !!python/object:os.system ", "not readable as YAML"),
+        ("title:", "title: !!python/object:os.system ", "tags (!!name) are not allowed"),
+        ("title:", "x" * 900 + ": 1\ntitle:", "unknown key 'xxx"),
     ],
 )
 def test_a_broken_pair_file_is_refused_in_one_sentence(tmp_path, old, new, named):
     message = refusal(tmp_path, old, new)
     assert message.startswith("presets/pairs/qwen3-8b.yaml: ")
     assert named in message
-    assert "\n" not in message
+    assert "\n" not in message and len(message) < 400
 
 
 def test_a_number_without_a_source_is_refused(tmp_path):
@@ -107,6 +109,27 @@ def test_hostile_yaml_never_escapes_as_another_error():
             validated(parse_yaml(text, name="upload"), Anything, name="upload")
     with pytest.raises(PresetError, match="upload"):
         validated(["not", "a", "mapping"], Anything, name="upload")
+
+
+@pytest.mark.parametrize(
+    "text",
+    ["!!bool maybe", "!!int ''", "!!timestamp soon", "a: !!float ''", "{1: a, 0x1: b}", "a: -.inf",
+     "0x" + "f" * 5000],
+)  # fmt: skip
+def test_yaml_that_breaks_its_reader_is_refused_in_one_sentence(text):
+    with pytest.raises(PresetError, match="^upload: ") as caught:
+        parse_yaml(text, name="upload")
+    assert "\n" not in str(caught.value)
+
+
+def test_dates_merges_and_numbers_in_base_60_are_text_and_read_at_once():
+    for text in ("2026-99-99", "1:30", "1:30.5", "1" + ":1" * 200 + ".0"):
+        assert parse_yaml(text, name="upload") == text
+    assert parse_yaml("<<: {a: 1}", name="upload") == {"<<": {"a": 1}}
+    long = "1" + ":1" * 400_000  # as a number in base 60 this took minutes
+    start_s = time.perf_counter()
+    assert parse_yaml(long, name="upload") == long
+    assert time.perf_counter() - start_s < 10
 
 
 def test_a_file_too_large_or_not_text_is_refused(tmp_path):
