@@ -138,7 +138,8 @@ def load_run(text: str, *, source: str) -> Run:
         raise TraceError("this file is not a saved race.", "Open a .json that was saved here.")
     if data.get("version") != VERSION:
         raise TraceError(
-            f"this race was saved in version {data.get('version')!r}; this page reads {VERSION}.",
+            f"this race was saved in version {data.get('version')!r:.40}; "
+            f"this page reads {VERSION}.",
             "Save it again from the page that wrote it.",
         )
     texts = {name: data.get(name, "") for name in _TEXTS}

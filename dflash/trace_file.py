@@ -9,7 +9,6 @@ from __future__ import annotations
 import dataclasses
 import difflib
 import json
-import math
 import types
 import typing
 from pathlib import Path
@@ -23,6 +22,8 @@ FORMAT = "dflash-trace"
 VERSION = 1
 MAX_FILE_BYTES = 50_000_000
 MAX_EVENTS = 100_000
+_MAX_WHOLE = 2**63  # of ids, counts, bytes and seeds
+_MAX_BLOCK_SIZE = 4096  # histograms have a place for every draft
 
 _EVENT_TYPES: dict[str, type] = {
     "prefilled": Prefilled,
@@ -54,7 +55,8 @@ def trace_from_dict(data: Any) -> Trace:
         raise TraceError("this is not a recorded run.", f"Its 'format' would say {FORMAT!r}.")
     if data.get("version") != VERSION:
         raise TraceError(
-            f"this recorded run has version {data.get('version')!r}; this program reads {VERSION}.",
+            f"this recorded run has version {_short(data.get('version'))}; "
+            f"this program reads {VERSION}.",
             "Record it again, or open it with the program that wrote it.",
         )
     events = data.get("events")
@@ -72,15 +74,21 @@ def trace_from_dict(data: Any) -> Trace:
 
 
 def parse_json(text: str) -> Any:
-    """Parse JSON from a stranger: no NaN, no bottomless nesting. Raises ``TraceError``."""
+    """Parse JSON from a stranger: no NaN, no bottomless nesting, no text that nothing can show.
+
+    Raises ``TraceError``.
+    """
     if len(text) > MAX_FILE_BYTES:
         raise TraceError(
             f"{len(text)} characters are more than the {MAX_FILE_BYTES} that are read."
         )
     try:
-        return json.loads(text, parse_constant=_refuse_constant)
+        data = json.loads(text, parse_constant=_refuse_constant)
+        if "\\ud" in text.lower():  # an escape of half a character, which no page can be sent
+            json.dumps(data, ensure_ascii=False).encode("utf-8")
     except (ValueError, RecursionError) as error:
         raise TraceError(f"this is not readable as JSON ({type(error).__name__}).") from error
+    return data
 
 
 def read_trace(path: Path) -> Trace:
@@ -156,9 +164,11 @@ def _value(data: Any, kind: Any, place: str) -> Any:
 
 
 def _scalar(data: Any, kind: type, place: str) -> Any:
-    if kind is float and isinstance(data, (int, float)) and not isinstance(data, bool):
-        if not math.isfinite(data) or abs(data) > 1e15:
-            raise TraceError(f"{place} is {_short(data)}, which is no usable number.")
+    is_number = isinstance(data, (int, float)) and not isinstance(data, bool)
+    # Compared before anything is computed: JSON has integers that no float can hold.
+    if is_number and not abs(data) <= (1e15 if kind is float else _MAX_WHOLE):
+        raise TraceError(f"{place} is {_short(data)}, which is no usable number.")
+    if kind is float and is_number:
         return float(data)
     # bool is an int to Python, but true is no count.
     if isinstance(data, kind) and (kind is bool or not isinstance(data, bool)):
@@ -168,6 +178,9 @@ def _scalar(data: Any, kind: type, place: str) -> Any:
 
 def _check_consistent(trace: Trace) -> None:
     """Hold a run to what every engine promises, so that no chart meets an impossible one."""
+    block_size = trace.request.block_size
+    if block_size > _MAX_BLOCK_SIZE:
+        raise TraceError(f"block size {block_size} is more than the {_MAX_BLOCK_SIZE} of any run.")
     last_s = 0.0
     for i, event in enumerate(trace.events):
         if event.t_s < last_s:
@@ -178,7 +191,7 @@ def _check_consistent(trace: Trace) -> None:
         if isinstance(event, Finished) and i < len(trace.events) - 1:
             raise TraceError(f"events[{i}] is 'finished', but more events follow it.")
         if isinstance(event, Cycle):
-            _check_cycle(event, f"events[{i}]", trace.request.block_size)
+            _check_cycle(event, f"events[{i}]", block_size)
 
 
 def _check_cycle(cycle: Cycle, place: str, block_size: int) -> None:

@@ -52,6 +52,7 @@ def test_the_text_of_a_trace_is_its_pieces_in_order(run):
     [
         (lambda d: d.update(format="other"), "not a saved race"),
         (lambda d: d.update(version=7), "version 7"),
+        (lambda d: d.update(version="\n" + "x" * 5000), "version '"),
         (lambda d: d.update(words={"-3": "x"}), "token id"),
         (lambda d: d.update(words=[1]), "words"),
         (lambda d: d.update(failures={"5": "x"}), "lane"),
@@ -63,8 +64,9 @@ def test_the_text_of_a_trace_is_its_pieces_in_order(run):
 def test_a_damaged_file_is_refused_in_one_sentence(run, change, named):
     data = json.loads(dump_run(run))
     change(data)
-    with pytest.raises(TraceError, match=named):
+    with pytest.raises(TraceError, match=named) as caught:
         load_run(json.dumps(data), source="opened")
+    assert "\n" not in str(caught.value) and len(str(caught.value)) < 300
 
 
 @pytest.mark.parametrize("text", ["", "nonsense", "[]", "NaN", "[" * 100_000, '{"format": NaN}'])

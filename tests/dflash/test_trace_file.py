@@ -87,12 +87,16 @@ def test_a_trace_comes_back_equal_through_a_file(trace: Trace, tmp_path: Path) -
         ({"request__block_size": 0}, "block_size must be at least 1"),
         ({"request__messages": []}, "the prompt is empty"),
         ({"engine": None}, "the run.engine is None"),
+        ({"events__0__t_s": 10**400}, "no usable number"),
+        ({"events__1__draft_ids": [10**400]}, "no usable number"),
+        ({"request__block_size": 2**40}, "is more than the 4096 of any run"),
+        ({"version": "x" * 5000}, "version 'xxx"),
     ],
 )
 def test_a_file_that_does_not_fit_is_refused_with_the_place(places: dict, words: str) -> None:
     with pytest.raises(TraceError) as caught:
         trace_from_dict(changed(**places))
-    assert words in str(caught.value)
+    assert words in str(caught.value) and len(str(caught.value)) < 300
 
 
 def test_a_missing_key_and_events_out_of_order_are_refused() -> None:
@@ -125,6 +129,12 @@ def test_any_value_anywhere_gives_a_trace_or_a_trace_error(place: str, value: ob
     except TraceError:
         return
     run_stats(trace)
+
+
+def test_half_a_character_is_refused_and_a_whole_one_is_read() -> None:
+    assert parse_json(r'"\ud83e\udd99"') == "🦙"
+    with pytest.raises(TraceError, match="not readable as JSON"):
+        parse_json(r'{"piece": "\uD83E"}')
 
 
 @given(st.text(max_size=40) | st.just("[" * 100_000) | st.just('{"a": NaN}'))
