@@ -9,6 +9,8 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
 
+from advisor.values import plain
+
 
 @dataclass(frozen=True, slots=True)
 class Relative:
@@ -155,5 +157,5 @@ def _is_set(value: Any) -> bool:
 def _unknown_speculator(raw: Mapping[str, Any]) -> Relative | None:
     kind = raw.get("speculators_model_type")
     if isinstance(kind, str) and kind not in ("dflash", "dflash2"):
-        return Relative(kind[:40], "it is another kind of speculator", ())
+        return Relative(plain(kind)[:40], "it is another kind of speculator", ())
     return None

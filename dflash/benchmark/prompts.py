@@ -137,6 +137,10 @@ def _turns(value: Any, place: str) -> tuple[str, ...]:
     turns = tuple(value) if isinstance(value, (list, tuple)) else ()
     if not turns or not all(isinstance(t, str) and t.strip() for t in turns):
         raise PromptError(f"{place}: 'turns' must be a list of texts that are not empty.")
+    try:
+        "".join(turns).encode("utf-8")
+    except UnicodeEncodeError as error:  # JSON may escape half a character; no tokenizer takes it
+        raise PromptError(f"{place}: 'turns' holds half a character.") from error
     return turns
 
 

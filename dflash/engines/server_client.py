@@ -298,7 +298,7 @@ def root_url(url: str) -> str:
     trimmed = url.strip().rstrip("/").removesuffix("/v1").rstrip("/")
     try:
         parsed = httpx.URL(trimmed)
-    except httpx.InvalidURL as error:
+    except (httpx.InvalidURL, UnicodeError) as error:
         raise EngineError(f"{_shown(url)!r} is not a URL.", "Write http://host:port.") from error
     if parsed.scheme not in ("http", "https") or not parsed.host:
         raise EngineError(f"{_shown(url)!r} is not a server's URL.", "Write http://host:port.")

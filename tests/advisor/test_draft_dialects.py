@@ -235,6 +235,7 @@ def test_a_gguf_target_is_read():
         (zlab_4b() | {"_name_or_path": "RadixArk/Qwen3.8-27B-DSpark"}, "DSpark"),
         ({"method": "ddtree", "architectures": ["DFlashDraftModel"]}, "DDTree"),
         ({"speculators_model_type": "something-new"}, "something-new"),
+        ({"speculators_model_type": "half \ud800"}, "half \\ud800"),  # no page could be sent it
     ],
 )
 def test_relatives_are_named_and_never_read_as_dflash(raw, name):

@@ -55,6 +55,7 @@ def test_jsonl_rows_become_prompts_and_blank_lines_are_passed_over(tmp_path: Pat
         ('{"turns": []}', "must be a list of texts"),
         ('{"turns": "abc"}', "must be a list of texts"),
         ('{"turns": ["  "]}', "must be a list of texts"),
+        (r'{"turns": ["\ud83e"]}', "half a character"),
         ('{"turns": [null]}', "must be a list of texts"),
         ('{"prompt": " "}', "must be a list of texts"),
         ('{"turns": ["a"], "category": 3}', "must be text"),

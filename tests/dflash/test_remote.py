@@ -295,6 +295,18 @@ def test_llamacpp_counters_fill_in_the_steps_that_timings_lack():
     assert spec.tau == pytest.approx(3.5) and spec.source == "counters"
 
 
+def test_counters_that_grew_by_somebody_elses_drafts_too_are_not_taken_for_this_answers():
+    before = fixture("llamacpp-b9001-metrics.txt").decode()
+    after = before.replace("_drafts_total 16", "_drafts_total 60").replace(
+        "_tokens_total 99", "_tokens_total 500"
+    )
+    readings = iter([before.encode()])
+    engine, servers = one_chat(fixture("llamacpp-b9000-drafts.sse"), "llamacpp")
+    servers.answers["dflash", "/metrics"] = lambda _: text(next(readings, after.encode()))
+    spec = trace_of(engine).finished.spec
+    assert (spec.num_draft_tokens, spec.tau, spec.source) == (99, None, "reported")
+
+
 @pytest.mark.parametrize(
     "wrong",
     [
@@ -578,7 +590,8 @@ def test_one_broken_lane_leaves_the_other_alive():
 
 @pytest.mark.parametrize(
     "url",
-    ["", "localhost:8000", "ftp://a", "http://", "http://user:pass@host", "http://h/?key=1", "http://[::1"],
+    ["", "localhost:8000", "ftp://a", "http://", "http://user:pass@host", "http://h/?key=1", "http://[::1",
+     "http://\ud800"],
 )  # fmt: skip
 def test_a_url_that_is_none_is_refused_at_once(url: str):
     with pytest.raises(EngineError):
