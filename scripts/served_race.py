@@ -44,6 +44,7 @@ class Row:
     text_equal: bool  # DFlash server, AR server and our engine
     ours: SpecStats | None
     theirs: SpecStats | None
+    num_kept: int  # drafts of ours that are in the answer: none past its end
     comparable: bool  # every block was as wide on both sides
     ar_tpot_s: float | None
     dflash_tpot_s: float | None
@@ -54,12 +55,12 @@ class Row:
 
     @property
     def same_acceptance(self) -> bool:
-        """Cycles and accepted drafts are the same."""
+        """Cycles and accepted drafts are the same. In the block that ends an answer some servers
+        count what the target agrees to after the end, as we do, and some stop there."""
         if self.ours is None or self.theirs is None:
             return self.ours is self.theirs
-        return (self.ours.num_cycles, self.ours.num_accepted_tokens) == (
-            self.theirs.num_cycles,
-            self.theirs.num_accepted_tokens,
+        return self.ours.num_cycles == self.theirs.num_cycles and (
+            self.theirs.num_accepted_tokens in (self.ours.num_accepted_tokens, self.num_kept)
         )
 
 
@@ -153,6 +154,7 @@ def _row(index: int, prompt: Prompt, ours: Ours, baseline: Trace, dflash: Trace)
         and mine.num_output_tokens == drafting.num_output_tokens,
         ours=mine.spec,
         theirs=drafting.spec,
+        num_kept=sum(min(c.num_accepted, len(c.emitted_ids) - 1) for c in answer.cycles),
         comparable=num_whole_blocks(answer) == len(answer.cycles),
         ar_tpot_s=plain.tpot_s,
         dflash_tpot_s=drafting.tpot_s,

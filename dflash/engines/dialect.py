@@ -107,8 +107,18 @@ def reported_spec(
 
 def json_object(text: str | None) -> dict[str, Any]:
     """A status page as an object; empty for anything else."""
-    try:
-        found = json.loads(text or "")
-    except (ValueError, RecursionError):
-        return {}
+    found = _json(text)
     return found if isinstance(found, dict) else {}
+
+
+def json_objects(text: str | None) -> list[dict[str, Any]]:
+    """The objects that a status page lists; empty for anything else."""
+    found = _json(text)
+    return [item for item in found if isinstance(item, dict)] if isinstance(found, list) else []
+
+
+def _json(text: str | None) -> Any:
+    try:
+        return json.loads(text or "")
+    except (ValueError, RecursionError):
+        return None

@@ -6,7 +6,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from dflash.engines.dialect import chat_payload, count, json_object, reported_spec
+from dflash.engines.dialect import chat_payload, count, json_object, json_objects, reported_spec
 from dflash.engines.remote import RemoteEngine
 from dflash.schema import Request, SpecStats
 
@@ -15,7 +15,7 @@ class LlamacppAdapter:
     """Pure functions between our values and llama-server's JSON."""
 
     name = "llamacpp"
-    status_paths = ("/props",)
+    status_paths = ("/props", "/slots")
     counter_prefix = "llamacpp"
     how_to_report = "Start llama-server with --spec-type draft-dflash and --metrics."
 
@@ -49,16 +49,16 @@ class LlamacppAdapter:
         )
 
     def is_speculating(self, answers: dict[str, str]) -> bool | None:
-        """``/props`` may say "none" although speculation runs, so only a yes counts."""
+        """``/slots`` says it, unless it was switched off; ``/props`` says "none" also where
+        speculation runs (ggml-org/llama.cpp PR #28119), so there only a yes counts."""
+        slots = [slot.get("speculative") for slot in json_objects(answers.get("/slots"))]
+        if slots and all(isinstance(drafts, bool) for drafts in slots):
+            return any(slots)
         props = json_object(answers.get("/props"))
         settings = props.get("default_generation_settings")
         params = settings.get("params") if isinstance(settings, dict) else None
-        nested = props.get("speculative")
-        told = [
-            params.get("speculative.types") if isinstance(params, dict) else None,
-            nested.get("types") if isinstance(nested, dict) else None,
-        ]
-        return True if any("dflash" in str(types).lower() for types in told) else None
+        types = params.get("speculative.types") if isinstance(params, dict) else None
+        return True if "dflash" in str(types).lower() else None
 
     def version(self, answers: dict[str, str]) -> str | None:
         """``/props`` holds the build."""

@@ -139,7 +139,7 @@ class RemoteEngine:
         if spec is not None and spec.num_cycles is not None:
             self._reports_by_request = True
         elif before is not None:
-            spec = self._counted(server, before) or spec
+            spec = self._counted(server, before, told=spec) or spec
         if spec is None and self._ask_again and request.sampling.temperature == 0:
             spec = self._asked_again(server, payload)
         yield finished(spec)
@@ -268,13 +268,17 @@ class RemoteEngine:
         except EngineError:
             return None
 
-    def _counted(self, server: ServerClient, before: Counters) -> SpecStats | None:
-        """The counters' growth over one request, if the server served nobody else meanwhile."""
+    def _counted(
+        self, server: ServerClient, before: Counters, *, told: SpecStats | None
+    ) -> SpecStats | None:
+        """The counters' growth over one request, if the server served nobody else meanwhile and
+        it is what the answer ``told``, as far as that goes."""
         for _ in range(_COUNTER_READINGS):
             after = self._counters(server)
             if after is None:
                 return None
-            if is_only_request(before, after) and (spec := spec_between(before, after)):
+            spec = spec_between(before, after) if is_only_request(before, after) else None
+            if spec is not None and (told is None or _same_drafts(spec, told)):
                 return spec
             time.sleep(_COUNTER_WAIT_S)
         return None
@@ -288,6 +292,13 @@ class RemoteEngine:
             return self._adapter.parse_spec(server.post(_CHAT_PATH, again))
         except EngineError:
             return None
+
+
+def _same_drafts(one: SpecStats, other: SpecStats) -> bool:
+    return (one.num_draft_tokens, one.num_accepted_tokens) == (
+        other.num_draft_tokens,
+        other.num_accepted_tokens,
+    )
 
 
 def _no_second_server() -> EngineError:

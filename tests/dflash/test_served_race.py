@@ -12,7 +12,7 @@ from scripts.served_race import Row, summarise, table
 
 OURS = SpecStats(10, 150, 40, None, "observed")
 THEIRS = SpecStats(10, 150, 40, None, "reported")
-ROW = Row(0, "code", 51, True, OURS, THEIRS, True, 0.02, 0.005, 0.1, 0.1, 4.0, 3.5)
+ROW = Row(0, "code", 51, True, OURS, THEIRS, 38, True, 0.02, 0.005, 0.1, 0.1, 4.0, 3.5)
 BEFORE, AFTER = Counters(7, 105, 9, None, 0, 1), Counters(27, 405, 89, None, 0, 3)
 
 
@@ -49,3 +49,9 @@ def test_a_last_block_cut_by_the_length_limit_is_not_held_against_anyone():
     cut = replace(ROW, comparable=False, theirs=replace(THEIRS, num_accepted_tokens=40))
     report = verdict(cut, ROW)
     assert report["num_comparable"] == 1 and report["passed"]
+
+
+def test_a_server_may_stop_counting_at_the_end_of_the_answer():
+    stopped = replace(ROW, theirs=replace(THEIRS, num_accepted_tokens=38))
+    assert stopped.same_acceptance
+    assert not replace(stopped, theirs=replace(THEIRS, num_accepted_tokens=39)).same_acceptance
