@@ -20,6 +20,7 @@ from pydantic import AfterValidator, BaseModel, ConfigDict, Field, ValidationErr
 from dflash.errors import PresetError
 
 MAX_FILE_BYTES = 1_000_000
+MAX_DEPTH = 64  # what is read is written again, and writing goes deeper on the stack than reading
 
 # libyaml is about ten times faster; the pure loader reads exactly the same files.
 _BASE_LOADER: Any = getattr(yaml, "CSafeLoader", yaml.SafeLoader)
@@ -103,7 +104,7 @@ def parse_yaml(text: str, *, name: str) -> Any:
         raise PresetError(f"{name}: {len(text)} characters is more than {MAX_FILE_BYTES}.")
     try:
         _refuse_aliases_and_tags(text, name)
-        return _Loader(text).get_single_data()
+        value = _Loader(text).get_single_data()
     except yaml.MarkedYAMLError as error:
         mark = error.problem_mark
         line = f" in line {mark.line + 1}" if mark else ""
@@ -111,6 +112,19 @@ def parse_yaml(text: str, *, name: str) -> Any:
         raise PresetError(f"{name}: not readable as YAML{line}: {problem}.") from error
     except (yaml.YAMLError, ValueError, RecursionError) as error:
         raise PresetError(f"{name}: not readable as YAML ({type(error).__name__}).") from error
+    _refuse_depth(value, name)
+    return value
+
+
+def _refuse_depth(value: Any, name: str) -> None:
+    level = [value]
+    for _ in range(MAX_DEPTH + 1):
+        nested = [value for value in level if isinstance(value, (dict, list))]
+        level = [
+            x for value in nested for x in (value.values() if isinstance(value, dict) else value)
+        ]
+    if nested:
+        raise PresetError(f"{name}: is nested more than {MAX_DEPTH} deep.")
 
 
 def _refuse_aliases_and_tags(text: str, name: str) -> None:

@@ -141,7 +141,7 @@ def parse(text: str, *, name: str) -> Recommendation:
         )
     except ValidationError as error:
         fault = error.errors(include_url=False)[0]
-        place = ".".join(str(part) for part in fault["loc"]) or "the recommendation"
+        place = ".".join(ascii(part).strip("'") for part in fault["loc"]) or "the recommendation"
         raise RecommendationFileError(f"{name}: {place}: {fault['msg']}.") from error
     except RecursionError as error:
         raise RecommendationFileError(f"{name} is nested too deeply.") from error

@@ -45,7 +45,7 @@ def error_text(body: Any) -> str:
     for key in ("error", "message", "detail"):
         if isinstance(found, dict) and found.get(key):
             found = found[key]
-    words = " ".join(str(found).split())
+    words = " ".join(str(found).split()).encode("utf-8", "backslashreplace").decode("utf-8")
     return words[:300] or "no reason given"
 
 
@@ -54,12 +54,12 @@ def _event(text: str) -> dict[str, Any]:
         body = json.loads(text)
     except (ValueError, RecursionError) as error:
         raise EngineError(
-            f"the server sent something that is not whole JSON: {text[:60]!r}.",
+            f"the server sent something that is not whole JSON: {text[:60]!a}.",
             "The connection was cut, or this is not an OpenAI-compatible server.",
         ) from error
     if not isinstance(body, dict):
         raise EngineError(
-            f"the server sent {text[:60]!r} where an event was expected.",
+            f"the server sent {text[:60]!a} where an event was expected.",
             "Is this an OpenAI-compatible server?",
         )
     if body.get("error") or body.get("object") == "error":
@@ -84,9 +84,9 @@ def _lines(chunks: Iterable[bytes]) -> Iterator[str]:
         for line in whole:
             _check_length(line)
             yield line.decode("utf-8", errors="replace")
-    for line in pending.replace(b"\r\n", b"\n").replace(b"\r", b"\n").split(b"\n"):
-        if line:
-            yield line.decode("utf-8", errors="replace")
+    *whole, rest = pending.replace(b"\r\n", b"\n").replace(b"\r", b"\n").split(b"\n")
+    for line in (*whole, rest) if rest else whole:
+        yield line.decode("utf-8", errors="replace")
 
 
 def _check_length(line: bytes) -> None:

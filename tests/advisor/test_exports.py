@@ -282,6 +282,20 @@ def test_what_the_page_would_draw_is_checked_when_a_file_is_opened(old, new, nam
         yaml_file.parse(text.replace(old, new), name="rec.yaml")
 
 
+@pytest.mark.parametrize(
+    ("value", "words"),
+    [('{"a\\nb\\x85": 1}', "hardware"), ("{a: " * 70 + "1" + "}" * 70, "64 deep")],
+    ids=["name of two lines", "deep"],
+)
+def test_a_refusal_is_one_line_whatever_the_file_says(value, words):
+    text = yaml_file.dump(recommend(Situation())).replace(
+        "inputs:\n", f"inputs:\n    hardware: {value}\n", 1
+    )
+    with pytest.raises(DFlashError, match=words) as refused:
+        yaml_file.parse(text, name="rec.yaml")
+    assert len(str(refused.value).encode().splitlines()) == 1
+
+
 def test_a_tagged_value_is_refused_and_an_exclamation_mark_in_a_text_is_not():
     answer = recommend(Situation())
     text = yaml_file.dump(replace(answer, headline="Use it! <<"))

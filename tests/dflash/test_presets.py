@@ -9,6 +9,7 @@ import time
 from pathlib import Path
 
 import pytest
+import yaml
 
 from dflash.errors import PairError, PresetError
 from dflash.presets import (
@@ -278,3 +279,12 @@ def test_reading_pairs_imports_neither_torch_nor_a_web_library():
         "sys.exit(bool({'torch', 'transformers', 'gradio', 'httpx'} & set(sys.modules)))"
     )
     assert subprocess.run([sys.executable, "-c", code], check=False).returncode == 0
+
+
+def test_what_is_read_can_be_written_again_however_deep_it_is():
+    def nested(depth: int) -> str:
+        return "[" * depth + "1" + "]" * depth
+
+    assert yaml.safe_dump(parse_yaml(nested(64), name="x"), default_flow_style=True)
+    with pytest.raises(PresetError, match="nested more than 64 deep"):
+        parse_yaml(nested(65), name="x")

@@ -307,6 +307,26 @@ def test_counters_that_grew_by_somebody_elses_drafts_too_are_not_taken_for_this_
     assert (spec.num_draft_tokens, spec.tau, spec.source) == (99, None, "reported")
 
 
+def test_a_real_llamacpp_answer_its_counters_and_our_count_are_the_same_two_cycles():
+    before, after = (fixture(f"llamacpp-0.3.36-metrics-{when}.txt") for when in ("before", "after"))
+    readings = iter([before, before])  # the counters show an answer a moment after its last event
+    engine, servers = one_chat(fixture("llamacpp-0.3.36-drafts.sse"), "llamacpp")
+    servers.answers["dflash", "/metrics"] = lambda _: text(next(readings, after))
+    finished = trace_of(engine).finished
+    spec = finished.spec
+    assert (spec.num_cycles, spec.num_draft_tokens, spec.num_accepted_tokens) == (2, 30, 14)
+    assert spec.tau == 8 and spec.source == "counters"
+    assert finished.num_output_tokens == 1 + 2 * 8, "the first token, then two blocks"
+    assert finished.num_prompt_tokens == 23
+
+
+def test_a_real_llamacpp_refusal_names_the_context_it_has():
+    refused = httpx.Response(400, json=json.loads(fixture("llamacpp-0.3.36-400.json")))
+    engine, _ = one_chat(refused, "llamacpp")
+    with pytest.raises(EngineError, match="exceeds the available context size"):
+        trace_of(engine)
+
+
 @pytest.mark.parametrize(
     "wrong",
     [
@@ -468,6 +488,21 @@ def test_every_line_ending_is_read_and_a_line_separator_is_text(end: str):
     assert next(events) == {"a": "x\u2028y\x85z"}
     with pytest.raises(EngineError, match="not whole JSON"):
         next(events)
+
+
+def test_how_the_bytes_were_cut_changes_no_event():
+    wire = b'data: {"a": 1}\n\n\r\rdata: {"b": 2}\r\r'
+    whole = list(read_events([wire]))
+    assert whole == [{"a": 1}, {"b": 2}]
+    for cut in range(len(wire)):
+        assert list(read_events([wire[:cut], wire[cut:]])) == whole
+
+
+@pytest.mark.parametrize("event", ['"\\ud800"', '{"error": "\\ud800"}', "\udcff"])
+def test_half_a_character_from_a_server_is_refused_in_words_that_can_be_shown(event: str):
+    with pytest.raises(EngineError) as refused:
+        list(read_events([f"data: {event}\n\n".encode("utf-8", "surrogateescape")]))
+    str(refused.value).encode()
 
 
 def test_an_event_over_several_data_lines_is_one_event():
@@ -710,6 +745,17 @@ def test_llamacpp_only_ever_says_yes():
     assert states("llamacpp", {("dflash", "/props"): props})["dflash"] == "good"
     props["default_generation_settings"]["params"]["speculative.types"] = "none"
     assert states("llamacpp", {("dflash", "/props"): props})["dflash"] == "unknown"
+
+
+def test_llamacpp_slots_say_whether_it_drafts_and_overrule_its_props():
+    slots = {k: json.loads(fixture(f"llamacpp-0.3.36-slots-{k}.json")) for k in ("drafts", "plain")}
+    props = json.loads(fixture("llamacpp-0.3.36-props.json"))
+    for kind, severity in (("drafts", "good"), ("plain", "bad")):
+        answers = {
+            ("dflash", "/props"): props,
+            ("dflash", "/slots"): httpx.Response(200, json=slots[kind]),
+        }
+        assert states("llamacpp", answers)["dflash"] == severity
 
 
 def test_a_server_that_went_away_is_red_with_the_reason():
