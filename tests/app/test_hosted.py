@@ -2,7 +2,11 @@
 
 from __future__ import annotations
 
+import os
+import tempfile
+import time
 from dataclasses import replace
+from pathlib import Path
 
 import pytest
 
@@ -10,6 +14,7 @@ from app.advice_form import AdviceForm, ask
 from app.advice_wiring import export_outputs
 from app.api import add_endpoints
 from app.form import OWN_PAIR, PlaygroundForm
+from app.hand_out import hand_out
 from app.handlers import PlaygroundHandlers
 from app.hosted import HOME, limits_from
 from app.pair_card import pair_choices
@@ -175,3 +180,15 @@ def test_an_export_on_a_full_disk_is_a_sentence_beside_the_answer(monkeypatch, t
     monkeypatch.setattr("app.hand_out.tempfile.mkdtemp", lambda prefix: str(tmp_path / "full"))
     text, note, _ = export_outputs(ask(AdviceForm(draft="qwen3-8b")), "vllm")
     assert text == "" and "could not be written" in note
+
+
+def test_a_download_is_kept_while_it_is_wanted_and_removed_when_it_is_old(tmp_path, monkeypatch):
+    monkeypatch.setattr(tempfile, "tempdir", str(tmp_path))
+    kept, old = (Path(hand_out("run.csv", lambda path: path.write_text("x"))) for _ in range(2))
+    long_ago = time.time() - 3600
+    os.utime(old.parent, (long_ago, long_ago))
+    unrelated = tmp_path / "of-somebody-else"
+    unrelated.mkdir()
+    os.utime(unrelated, (long_ago, long_ago))
+    hand_out("next.csv", lambda path: path.write_text("y"))
+    assert kept.exists() and unrelated.exists() and not old.parent.exists()
