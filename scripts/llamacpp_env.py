@@ -69,7 +69,7 @@ def _build(tools: Path, source: Path, build: Path) -> None:
     print("Building llama-server, which takes minutes.", file=sys.stderr)
     options = [f"-D{name}={value}" for name, value in OPTIONS.items()]
     ninja = [f"-DCMAKE_MAKE_PROGRAM={tools / 'ninja'}", "-G", "Ninja"]
-    cmake, log = str(tools / "cmake"), build.with_suffix(".log")
+    cmake, log = str(tools / "cmake"), build.with_name(f"{build.name}.log")
     _run([cmake, "-S", str(source), "-B", str(build), *ninja, *options], log)
     _run([cmake, "--build", str(build), "--target", "llama-server"], log)
 
@@ -99,7 +99,16 @@ def command(
 ) -> list[str]:
     """The server's command line. ``slot_tokens``: the longest prompt and answer of one client."""
     words = [str(built.server), "-m", str(pair.target), "--host", "127.0.0.1", "--port", str(port)]
-    words += ["--metrics", "--parallel", str(num_slots), "--ctx-size", str(num_slots * slot_tokens)]
+    # A server names its model by the file's path, which would be in every saved run and link.
+    words += [
+        "--alias",
+        "target",
+        "--metrics",
+        "--parallel",
+        str(num_slots),
+        "--ctx-size",
+        str(num_slots * slot_tokens),
+    ]
     # Keys and values unrounded too, so that nothing but the order of sums can differ from ours.
     words += ["--cache-type-k", "f32", "--cache-type-v", "f32", "--threads", str(num_threads)]
     if with_draft:

@@ -34,7 +34,8 @@ class LlamacppAdapter:
         return None
 
     def without_drafts(self, payload: dict[str, Any]) -> dict[str, Any] | None:
-        """Builds since ggml-org/llama.cpp PR #10455 take the number of drafts per request."""
+        """Builds since ggml-org/llama.cpp PR #10455 took the number of drafts per request; those
+        of late 2026 pass over it (server-schema.cpp) and draft, which their ``timings`` show."""
         return payload | {"speculative.n_max": 0}
 
     def parse_spec(self, final: dict[str, Any]) -> SpecStats | None:

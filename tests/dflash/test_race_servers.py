@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import os
 import subprocess
 import sys
 import time
@@ -56,6 +57,25 @@ def test_the_baseline_has_the_same_words_and_no_draft_and_both_stay_on_this_mach
     assert drafting[: len(plain)] == plain
     assert not any("spec" in word for word in plain)
     assert after(plain, "--host") == "127.0.0.1"
+
+
+@pytest.mark.parametrize(("words", "flag"), [(vllm, "--served-model-name"), (llamacpp, "--alias")])
+def test_the_model_is_not_named_by_a_path_which_saved_runs_and_links_would_tell(words, flag):
+    assert after(words(with_draft=True), flag) == "target"
+
+
+@pytest.mark.skipif(os.name == "nt", reason="the stand-in for cmake is a shell script")
+def test_a_build_that_fails_is_one_sentence_and_its_log_has_the_whole_version(tmp_path: Path):
+    cmake = tmp_path / "bin" / "cmake"
+    cmake.parent.mkdir()
+    cmake.write_text("#!/bin/sh\necho no C++ compiler\nexit 1\n")
+    cmake.chmod(0o755)
+    (tmp_path / "ready.txt").write_text("\n".join(llamacpp_env.TOOLS))
+    name = llamacpp_env.PACKAGE.replace("-", "_").replace("==", "-")
+    (tmp_path / name / "vendor" / "llama.cpp").mkdir(parents=True)
+    with pytest.raises(EngineError, match=r"cmake failed: no C\+\+ compiler"):
+        llamacpp_env.llama_cpp(tmp_path)
+    assert (tmp_path / f"build-{name}.log").is_file()
 
 
 def test_a_server_that_does_not_come_up_is_one_sentence_and_nothing_is_left(tmp_path: Path):
