@@ -6,6 +6,7 @@ Shapes: n positions, V vocabulary, K taps, D hidden.
 
 from __future__ import annotations
 
+import inspect
 from collections.abc import Iterable, Iterator
 from contextlib import contextmanager, nullcontext
 from typing import Any, Protocol, cast
@@ -129,6 +130,7 @@ class TransformersTarget:
         self.device = next(model.parameters()).device
         self.layers = decoder_layers(model)
         self._taps = taps
+        self.cache_keyword = cache_keyword(model)
         if taps:
             _linear_mixers(self, new_cache(model))
 
@@ -171,6 +173,11 @@ def new_cache(model: PreTrainedModel) -> DynamicCache:
     return DynamicCache(config=text_config(model))
 
 
+def cache_keyword(model: PreTrainedModel) -> str:
+    """The forward's own word for its cache: transformers 5.20 has another one than 5.24."""
+    return "cache" if "cache" in inspect.signature(model.forward).parameters else "past_key_values"
+
+
 class TransformersRun:
     """One run on a DynamicCache. Attention layers are cropped; gated delta net layers are put
     back from a snapshot and fed the accepted inputs again (their own mixer only, no second full
@@ -201,9 +208,9 @@ class TransformersRun:
             with target.tapping() if self._tapped else nullcontext() as kept:
                 output = target.model(
                     input_ids=tokens,
-                    cache=self._cache,
                     use_cache=True,
                     logits_to_keep=num_logits,
+                    **{target.cache_keyword: self._cache},
                 )
         finally:
             for hook in hooks:

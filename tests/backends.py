@@ -111,6 +111,7 @@ class TorchLean(TorchModules):
 
 # What the published configs say to mlx-lm and a bare text config of transformers 5 does not.
 _MLX_CONFIG = {
+    "qwen3": {"rope_theta": 1e4},
     "hybrid": {"model_type": "qwen3_5", "full_attention_interval": 2},
     "qwen3_moe": {"num_experts": 4, "rope_theta": 1e4},
     "qwen3_next": {

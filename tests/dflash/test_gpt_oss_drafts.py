@@ -91,6 +91,9 @@ def test_mlx_drafts_what_torch_drafts(tmp_path):
 
     target = build_target("qwen3", num_hidden_layers=12)
     target.save_pretrained(tmp_path / "target")
+    config = tmp_path / "target/config.json"
+    # Published configs have it; transformers 5 writes it one level down, which mlx-lm 0.31 ignores.
+    config.write_text(json.dumps(json.loads(config.read_text()) | {"rope_theta": 1e4}))
     draft = gpt_oss_draft(target, 6)
     draft.save_pretrained(tmp_path / "draft")
     model, _ = load_model(tmp_path / "target")

@@ -12,6 +12,7 @@ from dflash.drafts import ModuleDraft
 from dflash.lean import LeanDraft, LeanTarget
 from dflash.lean_linear import WIDTHS, LeanLinear
 from dflash.model import DraftCache
+from dflash.targets import cache_keyword
 from tests.tiny_models import build_draft, build_target
 
 VOCAB = 300
@@ -308,7 +309,9 @@ def test_a_rejected_block_reads_like_a_cache_that_never_saw_it(model):
     for width, rejected in [(10, 0), (8, 5), (4, 4), (16, 15), (2, 1), (9, 0)]:
         logits, _ = lean.forward(ids[:, start : start + width], cache, width, False)
         with torch.inference_mode():
-            wanted = model(ids[:, start : start + width], cache=plain, use_cache=True).logits[0]
+            wanted = model(
+                ids[:, start : start + width], use_cache=True, **{cache_keyword(model): plain}
+            ).logits[0]
         close(logits, wanted)
         cache.rollback(rejected)
         if rejected:
