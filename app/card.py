@@ -18,6 +18,7 @@ from dflash.schema import Cycle
 _WIDTH, _HEIGHT = 760, 400
 _FONT = "system-ui, -apple-system, 'Segoe UI', Roboto, sans-serif"
 _MAX_PROMPT = 92
+_NO_CSV = "This run has no single cycles, so there is no table of them (CSV) to save."
 _NOTE = "tokens/s while decoding, first token excluded; both lanes one after the other in turns"
 
 
@@ -28,6 +29,7 @@ def takeaway(run: Run, link_query: str | None) -> str:
             "name": _file_name(run),
             "json": dump_run(run),
             "csv": csv_of(run),
+            "no_csv": _NO_CSV if csv_of(run) is None else "",
             "svg": svg_card(run),
             "html": html_card(run),
             "query": link_query,
@@ -36,8 +38,10 @@ def takeaway(run: Run, link_query: str | None) -> str:
     )
 
 
-def csv_of(run: Run) -> str:
-    """One row per cycle of both lanes."""
+def csv_of(run: Run) -> str | None:
+    """One row per cycle of both lanes; ``None`` for a run without cycles."""
+    if not (run.baseline.cycles or run.dflash.cycles):
+        return None
     out = io.StringIO()
     writer = csv.writer(out, lineterminator="\n")
     writer.writerow(
@@ -97,6 +101,7 @@ def html_card(run: Run) -> str:
         for n, c in enumerate(run.dflash.cycles, 1)
     ]
     headers = ("cycle", "drafted", "accepted", "draft, ms", "verify, ms")
+    cycles = view.table(headers, rows, "Cycles") if rows else "<p>No single cycles are known.</p>"
     return (
         '<!doctype html><html lang="en"><head><meta charset="utf-8">'
         '<meta name="viewport" content="width=device-width, initial-scale=1">'
@@ -107,7 +112,7 @@ def html_card(run: Run) -> str:
         f"</style></head><body><h1>{escape(_headline(run))}</h1>{svg_card(run)}"
         f"<h2>Prompt</h2><pre>{escape(run.prompt)}</pre>"
         f"<h2>Answer</h2><pre>{escape(trace_text(run.dflash))}</pre>"
-        f"<h2>Cycles</h2>{view.table(headers, rows, 'Cycles')}</body></html>"
+        f"<h2>Cycles</h2>{cycles}</body></html>"
     )
 
 

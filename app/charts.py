@@ -132,9 +132,7 @@ def accepted_per_cycle(run: Run) -> Chart:
     numbers, values = list(range(1, len(cycles) + 1)), [c.num_accepted for c in cycles]
     figure.add_bar(x=numbers, y=values, marker={"color": GREEN}, name="accepted", showlegend=False)
     mean = sum(values) / len(values)
-    figure.add_hline(
-        y=mean, line={"color": INK, "dash": "dash"}, annotation_text=f"mean {mean:.1f}"
-    )
+    add_level(figure, mean, f"mean {mean:.1f}")
     return Chart(
         title,
         figure,
@@ -206,9 +204,7 @@ def waterfall(run: Run) -> Chart:
     )
     for name, colour, seconds in parts:
         figure.add_bar(x=numbers, y=[s * 1e3 for s in seconds], name=name, marker={"color": colour})
-    figure.add_hline(
-        y=step.total_s * 1e3, line={"color": INK, "dash": "dash"}, annotation_text="one AR step"
-    )
+    add_level(figure, step.total_s * 1e3, "one AR step")
     figure.update_layout(barmode="stack")
     rows = tuple(
         (n, f"{c.draft_s * 1e3:.2f}", f"{c.verify_s * 1e3:.2f}", f"{s * 1e3:.2f}")
@@ -267,7 +263,7 @@ def speedup_so_far(run: Run) -> Chart:
         line={"color": GREEN, "width": 2.5},
         showlegend=False,
     )
-    figure.add_hline(y=1, line={"color": INK, "dash": "dash"}, annotation_text="break-even")
+    add_level(figure, 1, "break-even")
     figure.update_layout(yaxis={"rangemode": "tozero"})
     rows = tuple((n, f"{r:.2f}") for n, r in _thinned(points, 40))
     return Chart(title, figure, captions.speedup_so_far(run), ("tokens", "speedup"), rows)
@@ -286,7 +282,7 @@ def over_repeats(speedups: Sequence[float]) -> Chart:
         x=numbers, y=list(speedups), mode="markers", marker={"color": GREEN, "size": 9},
         showlegend=False,
     )  # fmt: skip
-    figure.add_hline(y=1, line={"color": INK, "dash": "dash"}, annotation_text="break-even")
+    add_level(figure, 1, "break-even")
     figure.update_layout(yaxis={"rangemode": "tozero"}, xaxis={"dtick": 1})
     rows = tuple((n, f"{s:.2f}") for n, s in zip(numbers, speedups, strict=True))
     return Chart(_REPEATS, figure, captions.over_repeats(spread), ("run", "speedup"), rows)
@@ -315,7 +311,7 @@ def what_if(
         mode="markers",
         marker={"color": BLUE, "size": 11, "symbol": "diamond"},
     )
-    figure.add_hline(y=1, line={"color": INK, "dash": "dash"}, annotation_text="break-even")
+    add_level(figure, 1, "break-even")
     figure.update_layout(yaxis={"rangemode": "tozero"})
     return figure
 
@@ -352,6 +348,13 @@ def empty_figure(x: str, y: str) -> go.Figure:
             "hovermode": "closest",
         }
     )
+
+
+def add_level(figure: go.Figure, y: float, name: str) -> None:
+    """A dashed line across the figure, named in the legend: a label on it would cover data."""
+    line = {"color": INK, "dash": "dash"}
+    figure.add_hline(y=y, line=line, name=name, showlegend=True)
+    figure.update_layout(showlegend=True)
 
 
 def _without(title: str, run: Run) -> Chart:

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from advisor.schema import Recommendation
 from app import view
-from app.charts import BLUE, GREEN, INK, Chart, empty_figure
+from app.charts import BLUE, GREEN, Chart, add_level, empty_figure
 
 _TITLE = "Speedup by block size"
 
@@ -32,7 +32,7 @@ def speedup_curve(answer: Recommendation) -> Chart:
             mode="lines+markers", name="measured here", line={"color": BLUE},
             marker={"symbol": "diamond", "size": 9},
         )  # fmt: skip
-    figure.add_hline(y=1, line={"color": INK, "dash": "dot"}, annotation_text="break-even")
+    add_level(figure, 1, "break-even")
     rows = tuple(
         (p["block_size"], view.factor(p["speedup"]), view.number(p["tau"]), p["source"])
         for p in points

@@ -4,6 +4,7 @@ const box = element.querySelector(".takeaway");
 const said = document.createElement("span");
 said.className = "said";
 said.setAttribute("role", "status");
+const CSV = "Cycles (CSV)";
 let pack = null;
 const save = (blob, ending) => {
   const a = document.createElement("a");
@@ -36,7 +37,7 @@ const link = async () => {
 };
 const buttons = [
   ["Save run (JSON)", text("json", "application/json")],
-  ["Cycles (CSV)", text("csv", "text/csv")],
+  [CSV, text("csv", "text/csv")],
   ["Card (HTML)", text("html", "text/html")],
   ["Card (SVG)", text("svg", "image/svg+xml")],
   ["Card (PNG)", png],
@@ -50,8 +51,8 @@ const buttons = [
 box.append(...buttons, said);
 const refresh = () => {
   pack = props.value ? JSON.parse(props.value) : null;
-  for (const b of buttons) b.disabled = !pack;
-  said.textContent = "";
+  for (const b of buttons) b.disabled = !pack || (b.textContent === CSV && !pack.csv);
+  said.textContent = pack?.no_csv ?? "";
 };
 refresh();
 watch("value", refresh);

@@ -62,6 +62,8 @@ def test_servers_are_named_asked_and_raced_and_nothing_of_theirs_stays_in_the_br
         left, right = page.locator(".lane-text").all_inner_texts()
         assert left == right and "w40" in left
         assert all("40 tokens" in head for head in page.locator(".lane-meta").all_inner_texts())
+        assert page.get_by_role("button", name="Cycles (CSV)").is_disabled()
+        assert "no single cycles" in page.locator(".takeaway .said").inner_text()
         assert page.evaluate("document.documentElement.scrollWidth <= window.innerWidth")
         stores = "JSON.stringify([localStorage, sessionStorage, document.cookie, location.href])"
         assert KEY not in page.evaluate(stores) and drafting.url not in page.evaluate(stores)

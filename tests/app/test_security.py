@@ -275,7 +275,7 @@ def test_a_servers_key_is_in_no_log_trace_link_error_or_export(caplog):
     written = [
         dump_run(run),
         html_card(run),
-        csv_of(run),
+        takeaway(run, None),
         share.link_query(form),
         repr(engine.info),
     ]

@@ -14,7 +14,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from app import captions, charts, view
-from app.card import csv_of, html_card, summary, svg_card
+from app.card import csv_of, html_card, summary, svg_card, takeaway
 from app.finished import first_what_if
 from app.form import PlaygroundForm
 from app.formula import formula_block
@@ -104,6 +104,18 @@ def test_a_server_that_reports_no_cycles_gets_a_reason_instead_of_a_drawing(ask)
         assert drawn[title].figure is None and reason in drawn[title].caption
     assert "50 % of drafts accepted" in headline(run) and "block 8" not in headline(run)
     assert headline(run) and svg_card(run) and summary(run)["tau"] is None
+    handed_out = json.loads(takeaway(run, None))
+    assert handed_out["csv"] is None and "no single cycles" in handed_out["no_csv"]
+    assert "No single cycles" in html_card(run)
+
+
+def test_no_label_lies_over_the_data_and_every_level_is_named_in_the_legend(make_run):
+    levels = []
+    for chart in charts.build_charts(make_run(), [1.5, 1.7]):
+        assert not chart.figure.layout.annotations
+        levels += [shape for shape in chart.figure.layout.shapes if shape.type == "line"]
+    assert {"one AR step", "break-even"} < {level.name for level in levels}
+    assert all(level.showlegend for level in levels)
 
 
 def test_the_positions_caption_quotes_the_positions(make_run):
