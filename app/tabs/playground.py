@@ -19,6 +19,9 @@ from app.tabs.servers import Servers, build_engine, build_servers
 
 _HERE = Path(__file__).parent.parent
 _NUM_FRONT_CHARTS = 3
+_OF_LAST = (
+    ' <span class="of-last">of the run before this one; the new run\'s come when it ends</span>'
+)
 RUN_HERE = "Run it here"
 RUN_SERVED = "Race the servers"
 LOOK_HERE = "Look closer: odds of every slot"
@@ -105,7 +108,7 @@ def build_playground(limits: Limits = HOME) -> Playground:
     with gr.Column(min_width=280) as what_if_part:
         parts |= _what_if()
     parts["what_if_part"] = what_if_part
-    gr.HTML("<h2>Take it away</h2>", apply_default_css=False)
+    gr.HTML(f"<h2>Take it away{_OF_LAST}</h2>", apply_default_css=False)
     parts["takeaway"] = _scripted("takeaway", "takeaway.js")
     gr.HTML("<h2>Your runs</h2>", apply_default_css=False)
     parts["kept"] = _scripted("kept", "kept_runs.js")
@@ -153,7 +156,7 @@ def _replays() -> dict[str, Any]:
 
 
 def _what_if() -> dict[str, Any]:
-    gr.HTML("<h2>What if the block were smaller</h2>", apply_default_css=False)
+    gr.HTML(f"<h2>What if the block were smaller{_OF_LAST}</h2>", apply_default_css=False)
     with gr.Row(elem_id="what-if"):
         with gr.Column(scale=2, min_width=280):
             block = gr.Slider(
@@ -275,7 +278,7 @@ def _settings() -> dict[str, Any]:
 
 def _charts() -> tuple[gr.Plot | gr.HTML, ...]:
     components: list[gr.Plot | gr.HTML] = []
-    gr.HTML("<h2>Why this speed</h2>", apply_default_css=False)
+    gr.HTML(f"<h2>Why this speed{_OF_LAST}</h2>", apply_default_css=False)
     with gr.Row(elem_id="front-charts"):
         for title in CHART_TITLES[:_NUM_FRONT_CHARTS]:
             with gr.Column(min_width=300):

@@ -197,6 +197,25 @@ def test_stop_keeps_what_was_written_and_the_next_run_starts_from_zero(window):
     assert page.locator(".lane-ar .tok").count() == 32
 
 
+def test_what_stands_below_a_run_under_way_is_said_to_be_of_the_run_before(window):
+    page = window()
+    note = page.locator(".of-last")
+    fill(page, tokens=4000)
+    page.locator("#run").click()
+    page.locator('.stage[data-state="running"]').wait_for(timeout=20_000)
+    assert not note.first.is_visible()  # no run before: nothing stands below
+    page.locator("#stop").click()
+    page.locator("#front-charts .caption").first.wait_for(timeout=20_000)
+    assert not note.first.is_visible()
+    page.locator("#run").click()
+    note.first.wait_for(timeout=20_000)
+    assert all(note.nth(n).is_visible() for n in range(3))
+    faded = "getComputedStyle(document.querySelector('#front-charts .chart')).opacity"
+    assert float(page.evaluate(faded)) < 1
+    page.locator("#stop").click()
+    note.first.wait_for(state="hidden", timeout=20_000)
+
+
 def test_two_windows_never_see_each_others_text(window):
     first, second = window(), window()
     fill(first, tokens=400)
