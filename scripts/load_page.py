@@ -1,9 +1,10 @@
 """Load the page with many visitors at once: ``python scripts/load_page.py --visitors 20``.
 
 Starts the page (public limits, the demo pair) unless ``--url`` names one, lets every visitor press
-Run again and again with a prompt of its own through the page's own events, and checks that nobody
-sees another's run, that places in the queue only go down, that advice, health and Stop answer while
-a generation runs, and that memory stays flat. The last line is JSON.
+Run again and again with a prompt of its own through the page's own events, every fifth one with a
+prompt that nearly fills the context, and checks that nobody sees another's run, that places in the
+queue only go down, that advice, health and Stop answer while a generation runs, and that memory and
+the server's temporary files stay flat. ``--browsers 4`` adds real windows. The last line is JSON.
 """
 
 from __future__ import annotations
@@ -13,14 +14,14 @@ import json
 import os
 import signal
 import socket
-import statistics
 import subprocess
 import sys
+import tempfile
 import threading
 import time
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
@@ -28,31 +29,26 @@ import httpx
 from gradio_client import Client
 from gradio_client.client import Job
 
+sys.path.insert(0, str(Path(__file__).resolve().parent.parent))
+
+from scripts.load_findings import Findings
+
 ROOT = Path(__file__).resolve().parent.parent
-_STATUS, _STAGE = 0, 2
+_STAGE = 2  # among a race's outputs
 _START_S = 300
 _PROBE_EVERY_S = 0.5
+_STOP_EVERY_S = 10
+_LONG_EVERY = 5
+_LONG_CHARS = 4_900  # about 1,970 of the demo pair's 2,048 tokens
 
 
-@dataclass
-class Findings:
-    """What was seen; shared by all threads, appended to only."""
+@dataclass(frozen=True, slots=True)
+class Served:
+    """The page under load; ``pid`` and ``temp`` are known where it was started here."""
 
-    runs: int = 0
-    faults: list[str] = field(default_factory=list)
-    run_s: list[float] = field(default_factory=list)
-    latencies_s: dict[str, list[float]] = field(default_factory=dict)
-    memory_mb: list[float] = field(default_factory=list)
-    longest_queue: int = 0
-    lock: threading.Lock = field(default_factory=threading.Lock)
-
-    def fault(self, text: str) -> None:
-        with self.lock:
-            self.faults.append(text)
-
-    def latency(self, what: str, seconds: float) -> None:
-        with self.lock:
-            self.latencies_s.setdefault(what, []).append(seconds)
+    url: str
+    pid: int | None = None
+    temp: Path | None = None
 
 
 class Visitor:
@@ -104,9 +100,8 @@ class Visitor:
         job = self._submit(prompt, 512)
         while not job.done() and not any('"k":"c"' in str(o[_STAGE]) for o in job.outputs()):
             time.sleep(0.05)
-        start = time.monotonic()
-        self.client.predict(fn_index=self._stop)
-        findings.latency("stop", time.monotonic() - start)
+        with findings.timed("stop"):
+            self.client.predict(fn_index=self._stop)
         job.cancel()
 
 
@@ -134,23 +129,29 @@ def _text(run: dict[str, Any]) -> str:
     return "".join(pieces)
 
 
+def _answers(prompt: str, wanted: str) -> Callable[[dict[str, Any]], bool]:
+    """Tells whether a saved run is this prompt's, with the text it has when alone."""
+
+    def is_answer(run: dict[str, Any]) -> bool:
+        return (run["dflash"]["request"]["messages"][-1]["content"], _text(run)) == (prompt, wanted)
+
+    return is_answer
+
+
 def visit(
     visitor: Visitor, prompt: str, wanted: str, until_s: float, tokens: int, findings: Findings
 ) -> None:
     """Press Run again and again; every answer must be the one this prompt has."""
+    is_answer = _answers(prompt, wanted)
     while time.monotonic() < until_s:
         start = time.monotonic()
         run = visitor.run(prompt, tokens, findings)
         if run is None:
             findings.fault(f"visitor {visitor.number} got no run")
             continue
-        with findings.lock:
-            findings.runs += 1
-            findings.run_s.append(time.monotonic() - start)
-        if run["dflash"]["request"]["messages"][-1]["content"] != prompt:
-            findings.fault(f"visitor {visitor.number} was shown another visitor's run")
-        elif _text(run) != wanted:
-            findings.fault(f"visitor {visitor.number} got another text than when alone")
+        findings.ran(time.monotonic() - start)
+        if not is_answer(run):
+            findings.fault(f"visitor {visitor.number} was shown another run than alone")
 
 
 def probe(url: str, until_s: float, findings: Findings) -> None:
@@ -162,38 +163,62 @@ def probe(url: str, until_s: float, findings: Findings) -> None:
             ("advice", lambda: advisor.predict("qwen3-8b", api_name="/check")),
             ("page", lambda: httpx.get(url, timeout=30).raise_for_status()),
         ):
-            start = time.monotonic()
-            ask()
-            findings.latency(what, time.monotonic() - start)
+            with findings.timed(what):
+                ask()
         time.sleep(_PROBE_EVERY_S)
 
 
-def watch_memory(pid: int | None, until_s: float, findings: Findings) -> None:
-    """Resident memory of the server, twice a second, where the system tells it."""
-    status = Path(f"/proc/{pid}/status")
-    while pid and status.exists() and time.monotonic() < until_s:
+def stop_now_and_then(url: str, until_s: float, findings: Findings) -> None:
+    """Start long runs and stop them half way."""
+    visitor = Visitor(url, -1)
+    while time.monotonic() < until_s:
+        visitor.stop_half_way("Tell me a very long story.", findings)
+        time.sleep(_STOP_EVERY_S)
+
+
+def watch(served: Served, until_s: float, findings: Findings) -> None:
+    """The server's resident memory and temporary files, twice a second, where they are known."""
+    status = Path(f"/proc/{served.pid}/status")
+    while served.pid and status.exists() and time.monotonic() < until_s:
         lines = status.read_text().splitlines()
         resident = next(int(x.split()[1]) for x in lines if x.startswith("VmRSS"))
         findings.memory_mb.append(resident / 1024)
+        if served.temp:
+            sizes = [_size(path) for path in served.temp.rglob("*")]
+            findings.temp.append((len(sizes), sum(sizes)))
         time.sleep(_PROBE_EVERY_S)
 
 
+def _size(path: Path) -> int:
+    try:
+        return path.stat().st_size if path.is_file() else 0
+    except FileNotFoundError:  # removed meanwhile
+        return 0
+
+
 @contextmanager
-def page(url: str | None) -> Iterator[tuple[str, int | None]]:
-    """The page's address and process; started here unless it was named."""
+def page(url: str | None) -> Iterator[Served]:
+    """The page; started here unless it was named."""
     if url:
-        yield url.rstrip("/"), None
+        yield Served(url.rstrip("/"))
         return
+    with tempfile.TemporaryDirectory(prefix="dflash-load-") as temp:
+        yield from _started(Path(temp))
+
+
+def _started(temp: Path) -> Iterator[Served]:
     with socket.socket() as free:
         free.bind(("127.0.0.1", 0))
         port = free.getsockname()[1]
-    environ = {**os.environ, "DFLASH_HOSTED": "1", "GRADIO_SERVER_PORT": str(port)}
+    environ = {
+        **os.environ, "DFLASH_HOSTED": "1", "GRADIO_SERVER_PORT": str(port), "TMPDIR": str(temp)
+    }  # fmt: skip
     command = [sys.executable, "app.py", "--log-level", "warning"]
     server = subprocess.Popen(command, cwd=ROOT, env=environ, stdout=subprocess.DEVNULL)
     try:
         address = f"http://127.0.0.1:{port}"
         _wait_for(address, server)
-        yield address, server.pid
+        yield Served(address, server.pid, temp)
     finally:
         server.send_signal(signal.SIGINT)
         try:
@@ -213,66 +238,69 @@ def _wait_for(address: str, server: subprocess.Popen[bytes]) -> None:
     raise SystemExit("the page did not start; run python app.py to see why")
 
 
-def load(url: str, pid: int | None, options: argparse.Namespace) -> Findings:
+def load(served: Served, options: argparse.Namespace) -> Findings:
     """Everybody alone first, then all at once."""
     findings = Findings()
-    visitors = [Visitor(url, number) for number in range(options.visitors)]
-    prompts = [f"Visitor {v.number} asks: what is {v.number} plus {v.number}?" for v in visitors]
-    alone = []
-    for visitor, prompt in zip(visitors, prompts, strict=True):
-        run = visitor.run(prompt, options.tokens, findings)
-        if run is None:
-            raise SystemExit("a visitor alone got no run; is the demo pair there?")
-        alone.append(_text(run))
+    threading.excepthook = lambda died: findings.fault(f"{died.thread}: {died.exc_value!r}")
+    url, crowd = served.url, options.visitors + options.browsers
+    visitors = [Visitor(url, number) for number in range(crowd)]
+    prompts = [_prompt(number, options) for number in range(crowd)]
+    alone = [_alone(v, p, options.tokens) for v, p in zip(visitors, prompts, strict=True)]
     if len(set(alone)) < 2:
         raise SystemExit("every prompt has the same answer, so cross-talk would not be seen")
-    findings.latencies_s.clear()
     until_s = time.monotonic() + options.seconds
+    everybody = list(zip(visitors, prompts, alone, strict=True))
     work: list[tuple[Any, tuple[Any, ...]]] = [
         (visit, (visitor, prompt, wanted, until_s, options.tokens, findings))
-        for visitor, prompt, wanted in zip(visitors, prompts, alone, strict=True)
+        for visitor, prompt, wanted in everybody[: options.visitors]
     ]
-    work += [(probe, (url, until_s, findings)), (watch_memory, (pid, until_s, findings))]
+    if options.browsers:
+        from scripts.load_browsers import browse  # brings Playwright
+
+        work += [
+            (browse, (url, visitor.number, prompt, _answers(prompt, wanted), until_s,
+                      options.tokens, findings))
+            for visitor, prompt, wanted in everybody[options.visitors :]
+        ]  # fmt: skip
+    work += [
+        (probe, (url, until_s, findings)),
+        (stop_now_and_then, (url, until_s, findings)),
+        (watch, (served, until_s, findings)),
+    ]
     threads = [threading.Thread(target=run, args=args, daemon=True) for run, args in work]
     for thread in threads:
         thread.start()
-    Visitor(url, options.visitors).stop_half_way("Tell me a very long story.", findings)
     for thread in threads:
         thread.join(timeout=options.seconds + 600)
-    state = httpx.get(f"{url}/healthz").json()
-    if state["device_is_busy"]:
-        findings.fault("the device is still held after the last run")
+    if any(thread.is_alive() for thread in threads):
+        findings.fault("somebody still waits for an answer")
+    _check_free(url, findings)
     return findings
 
 
-def report(findings: Findings, options: argparse.Namespace) -> dict[str, Any]:
-    """The figures; memory as its median in the second and the last fifth of the time."""
-    memory = findings.memory_mb
-    fifth = max(1, len(memory) // 5)
-    return {
-        "num_visitors": options.visitors,
-        "seconds": options.seconds,
-        "max_new_tokens": options.tokens,
-        "num_runs": findings.runs,
-        "median_run_s": round(statistics.median(findings.run_s), 2) if findings.run_s else None,
-        "longest_queue": findings.longest_queue,
-        "latency_ms": {
-            what: {"n": len(s), "median": _ms(statistics.median(s)), "max": _ms(max(s))}
-            for what, s in sorted(findings.latencies_s.items())
-        },
-        "memory_mb": {
-            "early": round(statistics.median(memory[fifth : 2 * fifth] or memory)),
-            "late": round(statistics.median(memory[-fifth:])),
-        }
-        if memory
-        else None,
-        "num_faults": len(findings.faults),
-        "faults": sorted(set(findings.faults))[:20],
-    }
+def _prompt(number: int, options: argparse.Namespace) -> str:
+    """A prompt of one's own; browsers keep short ones, which fit into a link."""
+    prompt = f"Visitor {number} asks: what is {number} plus {number}?"
+    if number % _LONG_EVERY or number >= options.visitors:
+        return prompt
+    return (prompt + " The quick brown fox jumps over the lazy dog." * 200)[:_LONG_CHARS]
 
 
-def _ms(seconds: float) -> int:
-    return round(1000 * seconds)
+def _alone(visitor: Visitor, prompt: str, tokens: int) -> str:
+    run = visitor.run(prompt, tokens, Findings())
+    if run is None:
+        raise SystemExit("a visitor alone got no run; is the demo pair there?")
+    return _text(run)
+
+
+def _check_free(url: str, findings: Findings) -> None:
+    """Nobody asks any more, so within a breath nothing may be held."""
+    deadline = time.monotonic() + _START_S / 10
+    while httpx.get(f"{url}/healthz").json()["device_is_busy"]:
+        if time.monotonic() > deadline:
+            findings.fault("the device is still held after the last run")
+            return
+        time.sleep(_PROBE_EVERY_S)
 
 
 def main() -> int:
@@ -280,13 +308,21 @@ def main() -> int:
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--url", help="a page that is up already; default: start one")
     parser.add_argument("--visitors", type=int, default=20)
+    parser.add_argument("--browsers", type=int, default=0, help="real Chromium windows beside them")
     parser.add_argument("--seconds", type=float, default=150)
     parser.add_argument("--tokens", type=int, default=32, help="new tokens per run")
     options = parser.parse_args()
-    with page(options.url) as (url, pid):
-        findings = load(url, pid, options)
-    print(json.dumps(report(findings, options), indent=1), file=sys.stderr)
-    print(json.dumps(report(findings, options)))
+    with page(options.url) as served:
+        findings = load(served, options)
+    report = {
+        "num_visitors": options.visitors,
+        "num_browsers": options.browsers,
+        "seconds": options.seconds,
+        "max_new_tokens": options.tokens,
+        **findings.report(),
+    }
+    print(json.dumps(report, indent=1), file=sys.stderr)
+    print(json.dumps(report))
     return 1 if findings.faults else 0
 
 
