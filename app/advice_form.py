@@ -23,6 +23,7 @@ from advisor.schema import ENGINES, TASKS, Mode, Policy, Recommendation
 from dflash.errors import DFlashError
 from dflash.whole_file import cannot_write
 
+PASTED_PREFIX = "dflash-pasted-"
 _MAX_PASTED_BYTES = 2_000_000
 
 
@@ -107,7 +108,7 @@ def named_files(**pasted: str | None) -> Iterator[dict[str, str | None]]:
 
 
 def _folder() -> tempfile.TemporaryDirectory[str]:
-    return tempfile.TemporaryDirectory(prefix="dflash-pasted-")
+    return tempfile.TemporaryDirectory(prefix=PASTED_PREFIX)
 
 
 def is_pasted(text: str | None) -> bool:

@@ -9,7 +9,10 @@ from __future__ import annotations
 import contextlib
 import functools
 import inspect
+import re
+import tempfile
 from collections.abc import Callable, Iterator
+from pathlib import Path
 from typing import Any, get_type_hints
 
 import gradio as gr
@@ -22,6 +25,7 @@ from advisor.exports import yaml_file
 from advisor.schema import ENGINES
 from app import wiring
 from app.advice_form import (
+    PASTED_PREFIX,
     AdviceForm,
     ask,
     is_pasted,
@@ -34,6 +38,11 @@ from app.hosted import HOME, Limits
 from dflash.errors import DFlashError
 
 _MODEL_FIELDS = ("draft", "target", "tokenizer")
+# Where this server keeps the project and, for one question, what was pasted.
+_OWN_FOLDERS = re.compile(
+    f"{re.escape(str(Path(__file__).resolve().parent.parent))}/"
+    f"|{re.escape(tempfile.gettempdir())}/{PASTED_PREFIX}[^/]+/"
+)
 
 
 def add_endpoints(limits: Limits = HOME) -> None:
@@ -58,9 +67,18 @@ def _within(limits: Limits, endpoint: Callable[..., dict]) -> Callable[..., dict
             limits.check_model_names(**{n: typed[n] for n in _MODEL_FIELDS if n in typed})
         except DFlashError as error:
             raise wiring.shown(error) from error
-        return endpoint(**typed)
+        return _without_own_folders(endpoint(**typed))
 
     return checked
+
+
+def _without_own_folders(value: Any) -> Any:
+    """The answer with names as a visitor knows them, and not where they lie on this server."""
+    if isinstance(value, str):
+        return _OWN_FOLDERS.sub("", value)
+    if isinstance(value, dict):
+        return {key: _without_own_folders(item) for key, item in value.items()}
+    return [_without_own_folders(item) for item in value] if isinstance(value, list) else value
 
 
 def _typed(name: str, adapter: TypeAdapter[Any], value: Any) -> Any:

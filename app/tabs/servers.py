@@ -70,7 +70,7 @@ def build_servers(engine: gr.Radio, limits: Limits) -> Servers:
             )
             baseline_url = gr.Textbox(
                 label="The same target without a draft: URL",
-                info="may be empty for llama.cpp, which drafts or not per request",
+                info="may be empty for older builds of llama.cpp, which draft or not per request",
                 placeholder="http://127.0.0.1:8000",
                 html_attributes=_PLAIN,
                 min_width=220,

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import os
 import tempfile
 import time
@@ -139,6 +140,14 @@ def test_an_endpoint_names_the_field_it_cannot_read(served_public, endpoint, wro
     field = list(wrong)[-1] if endpoint != "/export" else "recommendation_yaml"
     with pytest.raises(Exception, match=f"{field}.* got "):
         served_public.predict(**wrong, api_name=endpoint)
+
+
+@pytest.mark.parametrize("draft", ["presets/models/demo/draft", '{"block_size": 8}'])
+def test_no_answer_says_where_something_lies_on_the_server(served_public, draft):
+    for endpoint in ("/check", "/recommend"):
+        said = json.dumps(served_public.predict(draft=draft, api_name=endpoint))
+        assert str(Path(__file__).resolve().parents[2]) not in said
+        assert tempfile.gettempdir() + "/" not in said
 
 
 def test_a_field_sent_as_null_is_a_field_left_out(served_public):
