@@ -40,8 +40,8 @@ from dflash.errors import DFlashError
 _MODEL_FIELDS = ("draft", "target", "tokenizer")
 # Where this server keeps the project and, for one question, what was pasted.
 _OWN_FOLDERS = re.compile(
-    f"{re.escape(str(Path(__file__).resolve().parent.parent))}/"
-    f"|{re.escape(tempfile.gettempdir())}/{PASTED_PREFIX}[^/]+/"
+    rf"{re.escape(str(Path(__file__).resolve().parent.parent))}[/\\]"
+    rf"|{re.escape(tempfile.gettempdir())}[/\\]{PASTED_PREFIX}[^/\\]+[/\\]"
 )
 
 

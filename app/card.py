@@ -24,12 +24,13 @@ _NOTE = "tokens/s while decoding, first token excluded; both lanes one after the
 
 def takeaway(run: Run, link_query: str | None) -> str:
     """Everything the take-away buttons hand out, as one JSON for the browser."""
+    cycles = csv_of(run)
     return json.dumps(
         {
             "name": _file_name(run),
             "json": dump_run(run),
-            "csv": csv_of(run),
-            "no_csv": _NO_CSV if csv_of(run) is None else "",
+            "csv": cycles,
+            "no_csv": _NO_CSV if cycles is None else "",
             "svg": svg_card(run),
             "html": html_card(run),
             "query": link_query,

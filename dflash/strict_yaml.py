@@ -116,15 +116,13 @@ def parse_yaml(text: str, *, name: str) -> Any:
     return value
 
 
-def _refuse_depth(value: Any, name: str) -> None:
-    level = [value]
-    for _ in range(MAX_DEPTH + 1):
-        nested = [value for value in level if isinstance(value, (dict, list))]
-        level = [
-            x for value in nested for x in (value.values() if isinstance(value, dict) else value)
-        ]
-    if nested:
+def _refuse_depth(value: Any, name: str, room: int = MAX_DEPTH) -> None:
+    if not isinstance(value, (dict, list)):
+        return
+    if room == 0:
         raise PresetError(f"{name}: is nested more than {MAX_DEPTH} deep.")
+    for item in value.values() if isinstance(value, dict) else value:
+        _refuse_depth(item, name, room - 1)
 
 
 def _refuse_aliases_and_tags(text: str, name: str) -> None:

@@ -78,15 +78,18 @@ def _lines(chunks: Iterable[bytes]) -> Iterator[str]:
         held = b""
         if pending.endswith(b"\r"):  # the LF of a CRLF may come with the next chunk
             pending, held = pending[:-1], b"\r"
-        *whole, rest = pending.replace(b"\r\n", b"\n").replace(b"\r", b"\n").split(b"\n")
+        *whole, rest = _split(pending)
         pending = rest + held
         _check_length(pending)
         for line in whole:
             _check_length(line)
             yield line.decode("utf-8", errors="replace")
-    *whole, rest = pending.replace(b"\r\n", b"\n").replace(b"\r", b"\n").split(b"\n")
-    for line in (*whole, rest) if rest else whole:
+    for line in _split(pending):
         yield line.decode("utf-8", errors="replace")
+
+
+def _split(data: bytes) -> list[bytes]:
+    return data.replace(b"\r\n", b"\n").replace(b"\r", b"\n").split(b"\n")
 
 
 def _check_length(line: bytes) -> None:

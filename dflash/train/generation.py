@@ -23,6 +23,7 @@ from transformers.cache_utils import DynamicLayer
 from transformers.masking_utils import sdpa_mask
 
 from dflash.schema import SamplingParams
+from dflash.targets import cache_keyword
 from dflash.verify import filtered_probabilities
 
 _GROWTH = 64  # positions added to a full cache buffer at a time
@@ -145,7 +146,7 @@ def generate_batch(
     for step in range(1, sampling.max_new_tokens + 1):
         logits = model(
             input_ids=step_ids, attention_mask=mask, position_ids=positions,
-            past_key_values=cache, use_cache=True, logits_to_keep=1,
+            use_cache=True, logits_to_keep=1, **{cache_keyword(model): cache},
         ).logits[:, -1]  # [b, V]  # fmt: skip
         chosen = _choose(logits, sampling, generator)
         for row, token in zip(alive.tolist(), chosen.tolist(), strict=True):
