@@ -21,7 +21,7 @@ from dflash.lean_products import MAKERS, Product, int8_product, kinds_for
 
 WIDTHS = (1, 2, 4, 8, 16)  # row counts that are measured; others use the next larger one
 MAX_NARROW = WIDTHS[-1]
-_REPEATS = 3
+_REPEATS = 8
 _MIN_GAIN = 0.1  # another formulation must beat the plain one by this much: timings are noisy
 _MIN_INT8_SIZE = 2**22  # weights of a head worth approximating when drafting
 _BUDGET_S = 1.0  # at most this long per set of new shapes
