@@ -19,7 +19,7 @@ _FEW_CYCLES = 3
 
 
 def nothing_to_draw(run: Run) -> str:
-    """Why there is no figure."""
+    """Why there is no figure of the blocks."""
     if run.is_served:
         return (
             f"{run.dflash.engine.version} reports totals for a whole answer, not single cycles, so "
@@ -27,16 +27,30 @@ def nothing_to_draw(run: Run) -> str:
         )
     if run.block_size == 1:
         return "Block size 1 drafts nothing, so there is nothing to draw here."
+    if run.failures:
+        return no_comparison(run)
     return "The answer ended before there was anything to draw."
+
+
+def no_comparison(run: Run) -> str:
+    """Why one lane is not held against the other."""
+    if run.failures:
+        return f"Not compared: {run.failed_words}."
+    return (
+        "The answer is too short, or its tokens were not counted on the way, so the lanes are not "
+        "compared."
+    )
 
 
 def tokens_over_time(run: Run) -> str:
     """How far both were at the moment the first of them ended."""
     left, right = run.baseline, run.dflash
-    if not left.events or not right.events:
-        return nothing_to_draw(run)
+    if run.failures or not left.events or not right.events:
+        return no_comparison(run)
     end_s = min(left.events[-1].t_s, right.events[-1].t_s)
     counts = [tokens_at(trace, end_s) for trace in (left, right)]
+    if 0 in counts:  # a server that counts at its end only has not told by then
+        return no_comparison(run)
     step = "each step of the green line is one cycle"
     if run.is_served:
         step = "tokens as the servers counted them, at the moments their text arrived"
@@ -56,11 +70,19 @@ def cycle_time(run: Run) -> str:
     steps = cycle.total_s / step.total_s
     per_token = steps / spec.tau
     verdict = "cheaper" if per_token < 1 else "dearer"
-    return (
-        f"A cycle costs {steps:.1f} single steps ({view.percent(cycle.draft_s / cycle.total_s)} of "
-        f"it drafting) and yields {spec.tau:.1f} tokens, so a token costs {per_token:.2f} steps: "
-        f"{verdict} than one at a time. Break-even is {steps:.1f} tokens per cycle."
+    speedup = run.comparison.speedup
+    drafting = view.percent(cycle.draft_s / cycle.total_s)
+    sentence = (
+        f"A median cycle costs {steps:.1f} median steps ({drafting} of it drafting) and yields "
+        f"{spec.tau:.1f} tokens, so a token costs {per_token:.2f} steps: {verdict} than one at a "
+        f"time. Break-even is {steps:.1f} tokens per cycle."
     )
+    if speedup and (speedup > 1) != (per_token < 1):
+        sentence += (
+            f" The whole race gave {view.factor(speedup)}: single cycles or steps took longer than "
+            "these medians."
+        )
+    return sentence
 
 
 def acceptance_positions(run: Run) -> str:
@@ -173,9 +195,9 @@ def speedup_so_far(run: Run) -> str:
     """The settled speedup."""
     speedup = run.comparison.speedup
     if speedup is None:
-        return nothing_to_draw(run)
+        return no_comparison(run)
     if speedup < 1:
-        return f"DFlash ended {view.factor(1 / speedup)} slower: the line stays below break-even."
+        return f"DFlash ended {view.factor(1 / speedup)} slower: the line ends below break-even."
     return (
         f"Over the whole answer, first token excluded, DFlash was {view.factor(speedup)} as fast."
     )

@@ -12,6 +12,7 @@ from html import escape
 
 from app import view
 from app.headline import lossless_words
+from app.race import BASELINE, DFLASH
 from app.runs import Run, dump_run, trace_text
 from dflash.schema import Cycle
 
@@ -41,6 +42,7 @@ def takeaway(run: Run, link_query: str | None) -> str:
 
 def csv_of(run: Run) -> str | None:
     """One row per cycle of both lanes; ``None`` for a run without cycles."""
+    run = run.counted
     if not (run.baseline.cycles or run.dflash.cycles):
         return None
     out = io.StringIO()
@@ -59,15 +61,17 @@ def svg_card(run: Run) -> str:
     comparison = run.comparison
     left, right = comparison.baseline, comparison.dflash
     top = max(left.output_tps or 0, right.output_tps or 0) or 1
+    plain = run.told(BASELINE, view.rate(left.output_tps))
+    drafted = run.told(DFLASH, view.rate(right.output_tps))
     tau = (
         f"{right.spec.tau:.2f}" + (f" of {run.shown_block}" if run.shown_block else "")
         if right.spec and right.spec.tau
         else "not reported"
     )
     facts = (
-        ("tokens per cycle (τ)", tau),
+        ("tokens per cycle (τ)", run.told(DFLASH, tau)),
         ("end to end", view.factor(comparison.end_to_end_speedup)),
-        ("time to first token", view.milliseconds(right.ttft_s)),
+        ("time to first token", run.told(DFLASH, view.milliseconds(right.ttft_s))),
         ("text", lossless_words(run, comparison)),
     )
     cells = "".join(
@@ -85,8 +89,8 @@ def svg_card(run: Run) -> str:
         + _text(250, 62, ", ".join(filter(None, (run.pair_id, run.block_words))), 18, weight=600)
         + _text(250, 88, _shortened(run.prompt), 13, "#555c64")
         + _text(250, 112, _situation(run), 13, "#555c64")
-        + _bar(150, "one at a time", left.output_tps, top, "#7a8088")
-        + _bar(194, "DFlash", right.output_tps, top, "#009E73")
+        + _bar(150, "one at a time", plain, (left.output_tps or 0) / top, "#7a8088")
+        + _bar(194, "DFlash", drafted, (right.output_tps or 0) / top, "#009E73")
         + cells
         + _text(32, 336, _NOTE, 12, "#555c64")
         + _text(32, 356, run.where, 12, "#555c64")
@@ -99,10 +103,11 @@ def html_card(run: Run) -> str:
     """The card as a page of its own, with the prompt, the answer and the table of cycles."""
     rows = [
         (n, len(c.draft_ids), c.num_accepted, f"{c.draft_s * 1e3:.2f}", f"{c.verify_s * 1e3:.2f}")
-        for n, c in enumerate(run.dflash.cycles, 1)
+        for n, c in enumerate(run.counted.dflash.cycles, 1)
     ]
     headers = ("cycle", "drafted", "accepted", "draft, ms", "verify, ms")
     cycles = view.table(headers, rows, "Cycles") if rows else "<p>No single cycles are known.</p>"
+    failures = "".join(f"<p>{escape(text)}</p>" for text in run.failures.values())
     return (
         '<!doctype html><html lang="en"><head><meta charset="utf-8">'
         '<meta name="viewport" content="width=device-width, initial-scale=1">'
@@ -110,7 +115,8 @@ def html_card(run: Run) -> str:
         "max-width:800px;color:#1c1f23;padding:0 12px}svg{max-width:100%;height:auto;border:1px "
         "solid #dfe3e6;border-radius:8px}pre{white-space:pre-wrap;background:#f6f7f8;padding:10px;"
         "border-radius:6px}td,th{padding:2px 12px 2px 0;text-align:left}.sr-only{display:none}"
-        f"</style></head><body><h1>{escape(_headline(run))}</h1>{svg_card(run)}"
+        f"</style></head><body><h1>{escape(_headline(run))}</h1>{failures}"
+        f"{svg_card(run)}"
         f"<h2>Prompt</h2><pre>{escape(run.prompt)}</pre>"
         f"<h2>Answer</h2><pre>{escape(trace_text(run.dflash))}</pre>"
         f"<h2>Cycles</h2>{cycles}</body></html>"
@@ -123,7 +129,9 @@ def _file_name(run: Run) -> str:
 
 
 def _headline(run: Run) -> str:
-    return f"DFlash on {run.pair_id}: {view.factor(run.comparison.speedup)} decode speedup"
+    speedup = run.comparison.speedup
+    gained = f"{view.factor(speedup)} decode speedup" if speedup else "no speedup to tell"
+    return f"DFlash on {run.pair_id}: {gained}"
 
 
 def _text(x: int, y: int, text: str, size: int, colour: str = "#1c1f23", weight: int = 400) -> str:
@@ -133,12 +141,12 @@ def _text(x: int, y: int, text: str, size: int, colour: str = "#1c1f23", weight:
     )
 
 
-def _bar(y: int, name: str, output_tps: float | None, top: float, colour: str) -> str:
-    width = round(430 * (output_tps or 0) / top)
+def _bar(y: int, name: str, pace: str, share: float, colour: str) -> str:
+    width = round(430 * share)
     return (
         _text(32, y + 22, name, 14)
         + f'<rect x="150" y="{y}" width="{width}" height="32" rx="3" fill="{colour}"/>'
-        + _text(160 + width, y + 22, view.rate(output_tps), 15, weight=600)
+        + _text(160 + width, y + 22, pace, 15, weight=600)
     )
 
 
@@ -192,9 +200,9 @@ def summary(run: Run) -> dict[str, object]:
         "tokens": comparison.dflash.num_output_tokens,
         "speedup": comparison.speedup,
         "end_to_end": comparison.end_to_end_speedup,
-        "tau": spec.tau if spec else None,
-        "dflash_tps": comparison.dflash.output_tps,
-        "baseline_tps": comparison.baseline.output_tps,
+        "tau": run.told(DFLASH, spec.tau if spec else None),
+        "dflash_tps": run.told(DFLASH, comparison.dflash.output_tps),
+        "baseline_tps": run.told(BASELINE, comparison.baseline.output_tps),
         "ttft_s": comparison.dflash.ttft_s,
         "lossless": lossless_words(run, comparison),
         "stopped": run.stopped,

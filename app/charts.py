@@ -31,6 +31,7 @@ OTHER = "#999999"
 _REPEATS = "Speedup over repeats"
 _GRID = "rgba(128,128,128,0.22)"
 _MAX_POINTS = 600  # a line on a phone shows no more
+_SHORT_AXIS = 10
 _MAX_CYCLES = 200  # bars and heat map rows; the table has the same rows
 
 
@@ -50,16 +51,19 @@ def build_charts(run: Run, repeats: Sequence[float] = ()) -> tuple[Chart, ...]:
 
     ``repeats`` are the speedups of every run of this very request, oldest first.
     """
-    return (*(build(run) for build in _BUILDERS.values()), over_repeats(repeats))
+    return (*(build(run.counted) for build in _BUILDERS.values()), over_repeats(repeats))
 
 
 def tokens_over_time(run: Run) -> Chart:
     """Tokens written against each lane's own clock."""
     figure = empty_figure("seconds on the lane's own clock", "tokens")
     rows: list[tuple[object, ...]] = []
+    top = 0
     lanes = (("Autoregressive", run.baseline, INK, "dot"), ("DFlash", run.dflash, GREEN, "solid"))
     for name, trace, colour, dash in lanes:
         points = _thinned(progress(trace), _MAX_POINTS)
+        if not points:
+            continue
         figure.add_scatter(
             x=[t for t, _ in points],
             y=[n for _, n in points],
@@ -68,9 +72,11 @@ def tokens_over_time(run: Run) -> Chart:
             line={"color": colour, "shape": "hv", "width": 2.5, "dash": dash},
         )
         rows += [(name, f"{t:.3f}", n) for t, n in _thinned(points, 40)]
+        top = max(top, points[-1][1])
+    figure.update_layout(yaxis=whole(top))
     return Chart(
         "Tokens over time",
-        figure,
+        figure if rows else None,
         captions.tokens_over_time(run),
         ("lane", "s", "tokens"),
         tuple(rows),
@@ -131,6 +137,7 @@ def accepted_per_cycle(run: Run) -> Chart:
     figure = empty_figure("cycle", "drafts accepted")
     numbers, values = list(range(1, len(cycles) + 1)), [c.num_accepted for c in cycles]
     figure.add_bar(x=numbers, y=values, marker={"color": GREEN}, name="accepted", showlegend=False)
+    figure.update_layout(xaxis=whole(len(values)), yaxis=whole(max(values)))
     mean = sum(values) / len(values)
     add_level(figure, mean, f"mean {mean:.1f}")
     return Chart(
@@ -170,6 +177,7 @@ def heat_map(run: Run) -> Chart:
             "thickness": 8,
         },
     )
+    figure.update_layout(xaxis=whole(len(cycles)), yaxis=whole(width))
     rows = tuple((n, c.num_accepted, len(c.draft_ids)) for n, c in enumerate(cycles, 1))
     return Chart(title, figure, captions.heat_map(run), ("cycle", "accepted", "drafted"), rows)
 
@@ -183,7 +191,7 @@ def histogram(run: Run) -> Chart:
     figure = empty_figure("drafts accepted in one cycle", "cycles")
     values = list(spec.acceptance_histogram)
     figure.add_bar(x=list(range(len(values))), y=values, marker={"color": GREEN}, showlegend=False)
-    figure.update_layout(xaxis={"dtick": 1 if len(values) < 20 else 2})
+    figure.update_layout(xaxis={"dtick": 1 if len(values) < 20 else 2}, yaxis=whole(max(values)))
     rows = tuple(enumerate(values))
     return Chart(title, figure, captions.histogram(run), ("accepted", "cycles"), rows)
 
@@ -205,7 +213,7 @@ def waterfall(run: Run) -> Chart:
     for name, colour, seconds in parts:
         figure.add_bar(x=numbers, y=[s * 1e3 for s in seconds], name=name, marker={"color": colour})
     add_level(figure, step.total_s * 1e3, "one AR step")
-    figure.update_layout(barmode="stack")
+    figure.update_layout(barmode="stack", xaxis=whole(len(cycles)))
     rows = tuple(
         (n, f"{c.draft_s * 1e3:.2f}", f"{c.verify_s * 1e3:.2f}", f"{s * 1e3:.2f}")
         for n, c, s in zip(numbers, cycles, other_s, strict=True)
@@ -243,7 +251,7 @@ def wasted_work(run: Run) -> Chart:
             marker={"color": colour, "pattern": {"shape": shape, "size": 5}},
             text=[f"{value}"],
         )
-    figure.update_layout(barmode="stack")
+    figure.update_layout(barmode="stack", xaxis=whole(kept + rejected + unjudged))
     rows = tuple((name, value) for name, _, value, _ in parts)
     return Chart(title, figure, captions.wasted_work(run), ("drafted tokens", "number"), rows)
 
@@ -253,8 +261,8 @@ def speedup_so_far(run: Run) -> Chart:
     title = "Speedup as the answer grows"
     left, right = progress(run.baseline), progress(run.dflash)
     points = _thinned(_ratios(left, right), _MAX_POINTS)
-    if len(points) < 2:
-        return _without(title, run)
+    if run.comparison.speedup is None or len(points) < 2:
+        return Chart(title, None, captions.speedup_so_far(run))
     figure = empty_figure("tokens of the answer", "× faster than one at a time")
     figure.add_scatter(
         x=[n for n, _ in points],
@@ -264,7 +272,7 @@ def speedup_so_far(run: Run) -> Chart:
         showlegend=False,
     )
     add_level(figure, 1, "break-even")
-    figure.update_layout(yaxis={"rangemode": "tozero"})
+    figure.update_layout(yaxis={"rangemode": "tozero"}, xaxis=whole(points[-1][0]))
     rows = tuple((n, f"{r:.2f}") for n, r in _thinned(points, 40))
     return Chart(title, figure, captions.speedup_so_far(run), ("tokens", "speedup"), rows)
 
@@ -312,7 +320,7 @@ def what_if(
         marker={"color": BLUE, "size": 11, "symbol": "diamond"},
     )
     add_level(figure, 1, "break-even")
-    figure.update_layout(yaxis={"rangemode": "tozero"})
+    figure.update_layout(yaxis={"rangemode": "tozero"}, xaxis=whole(len(options)))
     return figure
 
 
@@ -342,12 +350,24 @@ def empty_figure(x: str, y: str) -> go.Figure:
             "font": {"size": 12, "color": INK, "family": "system-ui, sans-serif"},
             "xaxis": {**axis, "title": {"text": x, "standoff": 6}},
             "yaxis": {**axis, "title": {"text": y, "standoff": 6}},
-            "legend": {"orientation": "h", "y": 1.02, "yanchor": "bottom", "x": 0},
+            # Plotly would turn the names of stacked bars round.
+            "legend": {
+                "orientation": "h",
+                "traceorder": "normal",
+                "y": 1.02,
+                "yanchor": "bottom",
+                "x": 0,
+            },
             "uirevision": "kept",
             "bargap": 0.15,
             "hovermode": "closest",
         }
     )
+
+
+def whole(top: int) -> dict[str, int]:
+    """An axis that counts up to ``top``: a short one would get ticks at halves by itself."""
+    return {"dtick": 1} if top <= _SHORT_AXIS else {}
 
 
 def add_level(figure: go.Figure, y: float, name: str) -> None:

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from advisor.schema import Recommendation
 from app import view
-from app.charts import BLUE, GREEN, Chart, add_level, empty_figure
+from app.charts import BLUE, GREEN, Chart, add_level, empty_figure, whole
 
 _TITLE = "Speedup by block size"
 
@@ -18,6 +18,7 @@ def speedup_curve(answer: Recommendation) -> Chart:
     if not points:
         return Chart(_TITLE, None, "No curve: the machine's costs or the acceptance are not known.")
     figure = empty_figure("block size", "speedup")
+    figure.update_layout(xaxis=whole(max(p["block_size"] for p in points)))
     measured = [p for p in points if p["source"] == "measured"]
     predicted = [p for p in points if p["source"] != "measured"]
     if predicted:

@@ -26,6 +26,7 @@ def heat_map(blocks: tuple[BlockSummary, ...]) -> Chart:
         colorscale=[[0, "#D55E00"], [even, "#f7f7f7"], [1, "#009E73"]], showscale=False,
         textfont={"color": "#111"},
     )  # fmt: skip
+    figure.update_xaxes(type="category")  # digits would be read as a scale with sizes between
     caption = (
         f"{sum(v < 1 for v in known)} of {len(known)} cells are slower than one token at a time; "
         f"the best is {max(known):.2f}×."

@@ -11,8 +11,7 @@ from app import captions, charts, headline, view
 from app.card import summary, takeaway
 from app.charts import Chart, Figure
 from app.formula import formula_block
-from app.race import BASELINE, DFLASH
-from app.runs import Run
+from app.runs import LANE_NAMES, Run
 from app.stage import StageHeader, StageWriter
 from app.whatif import CycleCost, Prediction, best, predictions
 from dflash.metrics import median_interval
@@ -153,8 +152,7 @@ def _check(checked: Checked) -> str:
 
 def _final_status(run: Run) -> str:
     if run.failures:
-        lanes = {BASELINE: "the plain lane", DFLASH: "the DFlash lane"}
-        said = "; ".join(f"{lanes[lane]}: {text}" for lane, text in run.failures.items())
+        said = "; ".join(f"{LANE_NAMES[lane]}: {text}" for lane, text in run.failures.items())
         return view.status_line("bad", said)
     if run.stopped:
         return view.status_line("warn", "stopped half way; the numbers so far are kept")
@@ -171,4 +169,6 @@ def _final_status(run: Run) -> str:
     if comparison.first_difference is not None:
         place = f"{comparison.difference_unit} {comparison.first_difference + 1}"
         return view.status_line("warn", f"{what}; the two texts differ from {place}")
+    if not comparison.outputs_match:
+        return view.status_line("warn", f"{what}; {headline.lossless_words(run, comparison)}")
     return view.status_line("good", f"{what}: both lanes wrote the same text")

@@ -19,6 +19,7 @@ def formula_block(run: Run | None) -> str:
 
 
 def _filled(run: Run) -> str | None:
+    run = run.counted
     step, cycle = cycle_cost(run.baseline), cycle_cost(run.dflash)
     spec = run.comparison.dflash.spec
     if step is None or cycle is None or spec is None or not spec.tau:

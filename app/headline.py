@@ -8,13 +8,13 @@ from __future__ import annotations
 from html import escape
 
 from app import view
+from app.race import BASELINE, DFLASH
 from app.runs import Run
 from app.stage import StageEnd
-from app.whatif import cycle_cost
 from dflash.metrics import Comparison, MedianInterval, RunStats
 from dflash.schema import SpecStats, Trace
 
-_MIN_TOKENS = 8  # below this a ratio of two times says nothing
+_EVEN = view.factor(1.0)
 
 
 def headline(run: Run, repeats: MedianInterval | None = None) -> str:
@@ -23,13 +23,14 @@ def headline(run: Run, repeats: MedianInterval | None = None) -> str:
     ``repeats`` are the speedups of every run of this very request, this one included.
     """
     comparison = run.comparison
-    big, sentence = _verdict(run, comparison)
-    losing = " losing" if (comparison.speedup or 1) < 1 else ""
+    big, sentence = view.factor(comparison.speedup), _verdict(run, comparison)
+    losing = " losing" if (comparison.speedup or 1) < 1 and big != _EVEN else ""
     facts = "".join(
         f'<div class="fact"><dt>{name}</dt><dd>{value}</dd></div>'
         for name, value in _facts(run, comparison)
     )
-    where = f'<p class="where">{escape(_where(run))}{_repeats(repeats)}</p>'
+    spread = _repeats(repeats) if comparison.speedup else ""
+    where = f'<p class="where">{escape(_where(run))}{spread}</p>'
     return (
         f'<section class="headline" aria-label="Result"><div class="big">'
         f'<span class="big-number{losing}">{big}</span>'
@@ -42,10 +43,12 @@ def headline(run: Run, repeats: MedianInterval | None = None) -> str:
 def stage_end(run: Run) -> StageEnd:
     """What the stage says when both lanes have ended."""
     comparison = run.comparison
-    speedup = _usable_speedup(comparison)
+    speedup = comparison.speedup
     same = lossless_words(run, comparison)
     parts = [f"DFlash: {view.factor(speedup)} decode speed" if speedup else "", same]
     say = " · ".join(part for part in parts if part)
+    if run.failures:
+        say += f": {run.failed_words}"
     notes = (_ending(run.baseline, run.stopped), _ending(run.dflash, run.stopped))
     by_token = comparison.difference_unit == "token" and not is_sampled(run)
     differs = comparison.first_difference if by_token else None
@@ -54,6 +57,8 @@ def stage_end(run: Run) -> StageEnd:
 
 def lossless_words(run: Run, comparison: Comparison) -> str:
     """Whether the texts are the same, in words."""
+    if run.failures:
+        return "not compared"
     left, right = comparison.baseline.num_output_tokens, comparison.dflash.num_output_tokens
     if comparison.first_difference is not None:
         if is_sampled(run):
@@ -62,9 +67,9 @@ def lossless_words(run: Run, comparison: Comparison) -> str:
         return f"differs from {unit} {comparison.first_difference + 1}"
     if comparison.outputs_match:
         return f"identical text, {right} of {left} tokens" if left else "identical text"
-    if left and right:
-        common = min(left, right)
-        return f"identical as far as both got, {view.count(common, 'token')}"
+    if comparison.num_compared:
+        common = view.count(comparison.num_compared, comparison.difference_unit)
+        return f"identical as far as both got, {common}"
     return "nothing to compare"
 
 
@@ -78,29 +83,34 @@ def is_sampled(run: Run) -> bool:
     return run.dflash.request.sampling.temperature > 0
 
 
-def _verdict(run: Run, comparison: Comparison) -> tuple[str, str]:
-    speedup = _usable_speedup(comparison)
+def _verdict(run: Run, comparison: Comparison) -> str:
+    speedup = comparison.speedup
     left, right = comparison.baseline, comparison.dflash
     if run.failures:
-        return "–", escape(" ".join(run.failures.values()))
+        return escape(" ".join(run.failures.values()))
     if speedup is None:
-        return "–", _too_short(run, right)
+        return _too_short(run, right)
     spec = right.spec
     if spec is None or spec.tau is None:
-        return view.factor(speedup), _without_tau(run, spec)
+        return _without_tau(run, spec)
     per_pass = f"one pass of the target yielded {spec.tau:.1f} tokens on average"
-    if speedup >= 1:
-        return view.factor(speedup), (
+    at_block = f" at {run.block_words}" if run.block_words else ""
+    where = f"{at_block} {'on these servers' if run.is_served else 'on this machine'}"
+    if view.factor(speedup) == _EVEN:
+        return f"DFlash gains nothing for this text{where}: {per_pass}, just as many as it needs."
+    if speedup > 1:
+        return (
             f"The same model wrote {view.rate(right.output_tps)} instead of "
             f"{view.rate(left.output_tps)}, because {per_pass}.{_beyond(speedup, spec.tau, run)}"
         )
-    step, cycle = cycle_cost(run.baseline), cycle_cost(run.dflash)
-    need = f" It would need {cycle.total_s / step.total_s:.1f}." if step and cycle else ""
-    where = "on these servers" if run.is_served else "on this machine"
-    at_block = f" at {run.block_words}" if run.block_words else ""
-    return view.factor(speedup), (
-        f"DFlash is not worth it for this text{at_block} {where}: {per_pass}.{need}"
-    )
+    needed = _needed(speedup, spec.tau)
+    return f"DFlash is not worth it for this text{where}: {per_pass}. It would need {needed}."
+
+
+def _needed(speedup: float, tau: float) -> str:
+    """What would break even, of the same totals as the speedup, so that both tell one story."""
+    needed = f"{tau / speedup:.1f}"
+    return needed if needed != f"{tau:.1f}" else "a little more"
 
 
 def _beyond(speedup: float, tau: float, run: Run) -> str:
@@ -147,13 +157,14 @@ def _too_short(run: Run, stats: RunStats) -> str:
 def _facts(run: Run, comparison: Comparison) -> list[tuple[str, str]]:
     left, right = comparison.baseline, comparison.dflash
     return [
-        ("DFlash", view.rate(right.output_tps)),
-        ("one at a time", view.rate(left.output_tps)),
-        (f"tokens per cycle, {view.term('τ')}", _tau_fact(run, right.spec)),
+        ("DFlash", run.told(DFLASH, view.rate(right.output_tps))),
+        ("one at a time", run.told(BASELINE, view.rate(left.output_tps))),
+        (f"tokens per cycle, {view.term('τ')}", run.told(DFLASH, _tau_fact(run, right.spec))),
         ("end to end", view.factor(comparison.end_to_end_speedup)),
         (
             view.term("TTFT"),
-            f"{view.milliseconds(right.ttft_s)} <small>/ {view.milliseconds(left.ttft_s)}</small>",
+            f"{run.told(DFLASH, view.milliseconds(right.ttft_s))} "
+            f"<small>/ {run.told(BASELINE, view.milliseconds(left.ttft_s))}</small>",
         ),
         (
             "lossless",
@@ -179,14 +190,9 @@ def _lossless_mark(run: Run, comparison: Comparison) -> str:
         return '<span class="mark" aria-hidden="true">≈</span> '
     if comparison.first_difference is not None:
         return '<span class="mark bad" aria-hidden="true">✕</span> '
-    return '<span class="mark good" aria-hidden="true">✓</span> '
-
-
-def _usable_speedup(comparison: Comparison) -> float | None:
-    counts = (comparison.baseline.num_output_tokens, comparison.dflash.num_output_tokens)
-    if any(count is None or count < _MIN_TOKENS for count in counts):
-        return None
-    return comparison.speedup
+    if comparison.num_compared:
+        return '<span class="mark good" aria-hidden="true">✓</span> '
+    return '<span class="mark" aria-hidden="true">–</span> '
 
 
 def _where(run: Run) -> str:

@@ -9,7 +9,8 @@ const make = (tag, cls, text) => {
   if (text !== undefined) node.textContent = text;
   return node;
 };
-const known = (x, digits, unit) => (typeof x === "number" ? x.toFixed(digits) + unit : "–");
+// A lane that failed has a word in the place of its number.
+const known = (x, digits, unit) => (typeof x === "number" ? x.toFixed(digits) + unit : typeof x === "string" ? x : "–");
 const named = (r) => (r.block ? `block ${r.block}` : String(r.pair ?? "")); // a server may not tell its block
 const columns = [
   ["when", (r) => String(r.date ?? "")],

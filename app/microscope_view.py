@@ -6,7 +6,7 @@ import math
 from html import escape
 
 from app import view
-from app.headline import is_sampled
+from app.headline import is_sampled, lossless_words
 from app.runs import Run
 from dflash.close_look import TIE_MARGIN, Candidate, Divergence
 from dflash.engines.served_parting import ServedCandidate, ServedDivergence
@@ -63,7 +63,9 @@ def no_difference(run: Run) -> str:
             "At a temperature above 0 both lanes draw at random, each draw from the target's own "
             "odds: the texts differ, their distribution does not."
         )
-    return _note("The two texts are the same, so there is no place to look at.")
+    if run.comparison.outputs_match:
+        return _note("The two texts are the same, so there is no place to look at.")
+    return _note(f"There are no two tokens to look at ({lossless_words(run, run.comparison)}).")
 
 
 def _note(text: str) -> str:

@@ -7,9 +7,9 @@ from __future__ import annotations
 
 import json
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
-from typing import Any
+from typing import Any, TypeVar
 
 from app.race import BASELINE, DFLASH, Lane, LaneEvent, LaneFailed, RaceEvent
 from dflash.close_look import SlotOdds
@@ -22,12 +22,17 @@ FORMAT = "dflash-race"
 VERSION = 1
 MAX_FILE_BYTES = 20_000_000
 _TEXTS = ("id", "pair_id", "machine", "date", "kind")
+LANE_NAMES: dict[Lane, str] = {BASELINE: "the plain lane", DFLASH: "the DFlash lane"}
 _MAX_WORDS = 300_000
+_Shown = TypeVar("_Shown")
 
 
 @dataclass(frozen=True, slots=True)
 class Run:
-    """A race, finished or cut short. ``source`` is a badge word."""
+    """A race, finished or cut short. ``source`` is a badge word.
+
+    ``failures`` are the lanes that broke or are not what they claim to be, each with its sentence.
+    """
 
     id: str
     pair_id: str
@@ -44,9 +49,30 @@ class Run:
     odds: tuple[tuple[SlotOdds, ...], ...] = ()  # per drafting cycle, once somebody looked
 
     @property
+    def counted(self) -> Run:
+        """This run with nothing in a lane that failed: what may be counted, drawn and compared."""
+        left, right = (
+            replace(trace, events=()) if lane in self.failures else trace
+            for lane, trace in ((BASELINE, self.baseline), (DFLASH, self.dflash))
+        )
+        return replace(self, baseline=left, dflash=right)
+
+    @property
     def comparison(self) -> Comparison:
-        """Both lanes in numbers."""
-        return compare(self.baseline, self.dflash)
+        """Both lanes in numbers, which a lane that failed has none of: the one place that decides
+        what may be held against what."""
+        counted = self.counted
+        return compare(counted.baseline, counted.dflash)
+
+    @property
+    def failed_words(self) -> str:
+        """Which lanes failed, for a person; '' where none did."""
+        failed = " and ".join(name for lane, name in LANE_NAMES.items() if lane in self.failures)
+        return failed and f"{failed} failed"
+
+    def told(self, lane: Lane, number: _Shown) -> _Shown | str:
+        """A number of one lane, or in its place the word that the lane failed."""
+        return "failed" if lane in self.failures else number
 
     @property
     def block_size(self) -> int:

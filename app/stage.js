@@ -98,17 +98,18 @@ live.setAttribute("role", "status");
 root.append(gap, pair, player, stripBox, live);
 
 // ---------------------------------------------------------------- what is known about the run
-let run, vocab, timeline, lines, cycles, ended, playhead, shown, playing, lastTick, consumed, source;
+let run, vocab, timeline, burst, lines, cycles, ended, playhead, shown, playing, lastTick, consumed, source;
 function reset() {
   pause();
   run = null; vocab = {}; ended = null; playhead = Infinity;
-  timeline = [[], []]; // per lane: {t, nodes, row}
+  timeline = [[], []]; // per lane: {t, nodes, row, total}
+  burst = [1, 1]; // per lane: entries that came at once, in the beginning
   lines = [0, 0]; // the line block that the next token of each lane belongs to
   shown = [0, 0]; // how many timeline entries are on screen
   cycles = []; consumed = 0; source = ""; asked = null;
   for (const lane of lanes) {
     lane.text.replaceChildren(); lane.note.textContent = ""; lane.gauge.textContent = ""; lane.meta.textContent = "";
-    lane.box.classList.remove("failed", "winner"); lane.done = null;
+    lane.box.classList.remove("failed"); lane.done = null;
   }
   strip.replaceChildren(); detail.textContent = ""; gap.textContent = ""; stripHead.textContent = "";
   root.dataset.state = "empty";
@@ -269,7 +270,12 @@ const take = {
     if (asked && asked._info.cycle === cycle) tell();
   },
   // A server's piece of text is no token: it counts what the server counted, or it is not known.
-  h(o) { addEntry(o.l, o.t, [tokenNode(o.p, o.l === 0 ? "ar" : "any", "text from the server")], null, o.n ?? NaN); },
+  // Pieces of one burst were held up on the way, so they tell no pace (as in dflash/metrics.py).
+  h(o) {
+    const came = timeline[o.l].length;
+    if (came && burst[o.l] === came && o.t - lastT(o.l) <= BURST_S) burst[o.l] += 1;
+    addEntry(o.l, o.t, [tokenNode(o.p, o.l === 0 ? "ar" : "any", "text from the server")], null, o.n ?? NaN);
+  },
   f(o) { lanes[o.l].done = o; timeline[o.l].end = Math.max(o.t, lastT(o.l)); },
   x(o) {
     const hit = o.l < 0 ? lanes : [lanes[o.l]];
@@ -296,6 +302,8 @@ function markDifference(index) {
   }
 }
 
+const BURST_S = 0.001;
+const failed = (l) => lanes[l].box.classList.contains("failed");
 const lastT = (l) => (timeline[l].length ? timeline[l][timeline[l].length - 1].t : 0);
 const duration = () => Math.max(timeline[0].end ?? lastT(0), timeline[1].end ?? lastT(1), 1e-3);
 
@@ -348,9 +356,11 @@ function render() {
     const whole = shown[l] === list.length && lanes[l].done?.n; // a server may count at its end only
     const n = whole || (shown[l] ? list[shown[l] - 1].total : 0);
     const t = shown[l] ? list[shown[l] - 1].t : 0;
-    const [first, start] = list.length ? [list[0].t, list[0].total || 1] : [0, 1];
-    lanes[l].gauge.textContent = n > start && t > first ? rate((n - start) / (t - first)) : "";
-    lanes[l].meta.textContent = n ? `${many(n, "token")} · ${clock(at[l])}` : shown[l] ? clock(at[l]) : "";
+    const [first, start] = list.length ? [list[0].t, list[burst[l] - 1].total || 1] : [0, 1];
+    const pace = n > start && t > first ? rate((n - start) / (t - first)) : "";
+    lanes[l].gauge.textContent = failed(l) ? "failed" : pace;
+    const spent = shown[l] && !failed(l) ? clock(at[l]) : "";
+    lanes[l].meta.textContent = [n ? many(n, "token") : "", spent].filter(Boolean).join(" · ");
     lanes[l].box.classList.toggle("finished", Boolean(lanes[l].done) && shown[l] === list.length);
   }
   const atEnd = ended && playhead >= duration();
@@ -358,7 +368,7 @@ function render() {
   else {
     const t = ended ? playhead : fairNow();
     const lead = countAt(1, t) - countAt(0, t);
-    gap.textContent = t <= 0 || Number.isNaN(lead) ? "" : lead > 0 ? `DFlash is ${many(lead, "token")} ahead` : lead < 0 ? `DFlash is ${many(-lead, "token")} behind` : "level";
+    gap.textContent = t <= 0 || Number.isNaN(lead) || failed(0) || failed(1) ? "" : lead > 0 ? `DFlash is ${many(lead, "token")} ahead` : lead < 0 ? `DFlash is ${many(-lead, "token")} behind` : "level";
   }
   stripHead.textContent = cycles.length ? `Blocks of the DFlash lane: ${many(cycles.filter((c) => c.t <= playhead).length, "cycle")}, newest on top` : "";
   if (!asked) tell();

@@ -60,14 +60,14 @@ def cycle_cost(trace: Trace) -> CycleCost | None:
 
 
 def predictions(run: Run, measured: Mapping[int, CycleCost] | None = None) -> list[Prediction]:
-    """Predict every block size from 1 to the run's own. Empty when the run reports no cycles.
+    """Predict every block size from 1 to the run's own. Empty when a lane has no cycles to count.
 
     ``measured`` adds cycle costs of other block sizes that were really run here; between known
     widths the verification cost is interpolated, and the draft pass is taken at the next wider
     block that was measured.
     """
-    step = cycle_cost(run.baseline)
-    full = cycle_cost(run.dflash)
+    run = run.counted
+    step, full = cycle_cost(run.baseline), cycle_cost(run.dflash)
     positions = acceptance_by_position(run.comparison.dflash.spec)
     if step is None or full is None or positions is None:
         return []

@@ -18,6 +18,7 @@ from dflash.schema import Chunk, Cycle, SpecStats, Trace
 
 DifferenceUnit = Literal["token", "character"]
 
+_MIN_TOKENS = 8  # below this a ratio of two times says nothing
 _NUM_RESAMPLES = 2000
 _BURST_S = 0.001  # no server answers twice within a millisecond; it was held up on the way
 
@@ -64,23 +65,35 @@ class Comparison:
     """Two runs of one request. ``first_difference`` counts output tokens (or characters) from 0.
 
     ``outputs_match`` is ``None`` when it cannot be told: an output is missing, or a run was cut
-    short before any difference.
+    short before any difference. ``are_complete``: both runs ended by themselves.
     """
 
     baseline: RunStats
     dflash: RunStats
     outputs_match: bool | None
+    num_compared: int  # tokens (or characters) that both outputs have
+    are_complete: bool
     first_difference: int | None = None
     difference_unit: DifferenceUnit = "token"
 
     @property
+    def are_long_enough(self) -> bool:
+        """Whether a ratio of their times says anything. Lengths that are unknown never are."""
+        counts = (self.baseline.num_output_tokens, self.dflash.num_output_tokens)
+        return all(count is not None and count >= _MIN_TOKENS for count in counts)
+
+    @property
     def speedup(self) -> float | None:
         """Decode speedup: the ratio of TPOTs, above 1 when DFlash is faster."""
+        if not self.are_long_enough:
+            return None
         return _ratio(self.baseline.tpot_s, self.dflash.tpot_s)
 
     @property
     def end_to_end_speedup(self) -> float | None:
         """Ratio of whole-request seconds per output token, prefill included."""
+        if not (self.are_long_enough and self.are_complete):
+            return None
         return _ratio(_end_to_end_s_per_token(self.baseline), _end_to_end_s_per_token(self.dflash))
 
 
@@ -151,6 +164,8 @@ def compare(baseline: Trace, dflash: Trace) -> Comparison:
         baseline=run_stats(baseline),
         dflash=run_stats(dflash),
         outputs_match=difference is None if known else None,
+        num_compared=min(len(left), len(right)),
+        are_complete=complete,
         first_difference=difference,
         difference_unit="token" if by_ids else "character",
     )

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 import shutil
 from collections.abc import Iterator
 
@@ -17,6 +18,7 @@ CHROMIUM = shutil.which("chromium") or shutil.which("chromium-browser") or shuti
 if CHROMIUM is None:
     pytest.skip("no Chromium here", allow_module_level=True)
 
+ARGS = ["--no-sandbox", "--disable-dev-shm-usage", "--disable-gpu"]
 KEY = "key-that-no-browser-may-keep"
 
 
@@ -38,8 +40,7 @@ def test_servers_are_named_asked_and_raced_and_nothing_of_theirs_stays_in_the_br
         FakeVllm(False) as plain,
         playwright.sync_playwright() as driver,
     ):
-        args = ["--no-sandbox", "--disable-dev-shm-usage", "--disable-gpu"]
-        browser = driver.chromium.launch(executable_path=CHROMIUM, args=args)
+        browser = driver.chromium.launch(executable_path=CHROMIUM, args=ARGS)
         page = browser.new_page(viewport={"width": 390, "height": 844})
         page.set_default_timeout(90_000)
         page.on("pageerror", lambda error: faults.append(str(error)))
@@ -71,3 +72,41 @@ def test_servers_are_named_asked_and_raced_and_nothing_of_theirs_stays_in_the_br
         page.locator("#block").wait_for()
         browser.close()
     assert not faults
+
+
+@pytest.mark.parametrize(
+    ("drafting", "plain", "failed"),
+    [
+        pytest.param({}, {"breaks_after": 2}, 0, id="the plain server breaks off"),
+        pytest.param({"breaks_after": 3}, {}, 1, id="the DFlash server breaks off"),
+        pytest.param({"drafts": False}, {}, 1, id="no draft is loaded"),
+    ],
+)
+def test_a_race_with_a_lane_that_failed_claims_no_speed_anywhere(site, drafting, plain, failed):
+    with (
+        FakeVllm(**{"drafts": True, **drafting}) as one,
+        FakeVllm(**{"drafts": False, **plain}) as other,
+        playwright.sync_playwright() as driver,
+    ):
+        browser = driver.chromium.launch(executable_path=CHROMIUM, args=ARGS)
+        page = browser.new_page(viewport={"width": 1280, "height": 900})
+        page.set_default_timeout(90_000)
+        page.goto(site)
+        page.locator("#stage .lanes").wait_for()
+        page.locator("#engine").get_by_label("a server").check()
+        page.get_by_label("DFlash server: URL").fill(one.url)
+        page.get_by_label("The same target without a draft: URL").fill(other.url)
+        page.locator("#run").click()
+        page.locator("#headline", has_text="measured here").wait_for()
+        page.locator("#kept td").first.wait_for()
+        gauges = page.locator(".gauge").all_inner_texts()
+        assert gauges[failed] == "failed" and "tok/s" in gauges[1 - failed]
+        assert page.locator(".lane-meta").nth(failed).inner_text().count("·") == 0
+        assert "lane failed" in page.locator(".gap").inner_text()
+        page.get_by_label("To the start").click()
+        page.get_by_label("One cycle forward").click()
+        assert page.locator(".gap").inner_text() == ""
+        shown = page.locator("#headline, #kept tbody, #front-charts").all_inner_texts()
+        assert not re.search(r"\d×|✓|identical", "".join(shown))
+        assert all("failed" in part for part in shown)
+        browser.close()

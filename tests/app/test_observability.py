@@ -60,6 +60,13 @@ def test_a_run_leaves_two_lines_with_its_own_id_and_without_its_prompt(lines, ha
     assert "private" not in json.dumps(lines())
 
 
+def test_the_log_claims_no_speedup_of_a_race_in_which_a_lane_broke(lines, counting_engine):
+    pool = EnginePool(lambda choice, report: counting_engine(fails_after={1: 20}))
+    list(PlaygroundHandlers(pool, Sessions(), lambda: "here").on_run(FORM, "visitor"))
+    (ended,) = (line for line in lines() if line["event"] == "run ended")
+    assert (ended["speedup"], ended["num_failed_lanes"]) == (None, 1)
+
+
 def test_a_refusal_is_logged_with_its_reason_and_an_id(lines, handlers):
     list(handlers.on_run(replace(FORM, max_new_tokens=9999), "visitor"))
     (line,) = [line for line in lines() if line["event"] == "run refused"]

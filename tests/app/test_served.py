@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import logging
+import re
 import socket
 import threading
 import time
@@ -68,6 +69,19 @@ def raced(handlers: PlaygroundHandlers, form: ServerForm, local: PlaygroundForm 
     return list(handlers.on_run(local, "a", form))
 
 
+def claims_no_speed(last, session) -> None:
+    """Nowhere on the page is one lane held against the other."""
+    row, taken = json.loads(last.kept), json.loads(last.takeaway)
+    said = [last.headline, taken["svg"], taken["html"], last.what_if.text, last.formula]
+    said += [chart.caption for chart in last.charts] + [session.stage_text.splitlines()[-1]]
+    assert row["speedup"] is None and row["end_to_end"] is None
+    assert not any(re.search(r"\d×|✓|identical", text) for text in said)
+    drawn = {chart.title: chart.figure for chart in last.charts}
+    assert drawn["Speedup as the answer grows"] is None
+    assert len(drawn["Tokens over time"].data) == 1
+    assert "failed" in (row["dflash_tps"], row["baseline_tps"]) and ">failed" in last.headline
+
+
 def test_two_servers_race_and_the_page_says_what_they_told(page, servers):
     drafting, plain = servers()
     handlers = page()
@@ -127,12 +141,25 @@ def test_a_server_without_a_draft_is_red_and_no_speedup_is_claimed(page, servers
     assert run.baseline.finished and run.dflash.finished
     said = [json.loads(line) for line in handlers.sessions.of("a").stage_text.splitlines()]
     assert any(line["k"] == "x" and "not active" in line["m"] for line in said)
+    claims_no_speed(last, handlers.sessions.of("a"))
 
 
-def test_a_baseline_that_speculates_is_red(page, servers):
+def test_a_baseline_that_speculates_is_red_and_no_speedup_is_claimed(page, servers):
     drafting, plain = servers(plain={"drafts": True, "reports": False})
-    last = raced(page(), named(drafting.url, plain.url))[-1]
+    handlers = page()
+    last = raced(handlers, named(drafting.url, plain.url))[-1]
     assert "status-bad" in last.status and "no baseline" in last.status
+    claims_no_speed(last, handlers.sessions.of("a"))
+
+
+def test_the_same_server_under_two_names_is_raced_with_itself_and_no_speedup_is_claimed(
+    page, servers
+):
+    drafting, _ = servers()
+    handlers = page()
+    last = raced(handlers, named(drafting.url, drafting.url.replace("127.0.0.1", "localhost")))[-1]
+    assert "status-bad" in last.status and "no baseline" in last.status
+    claims_no_speed(last, handlers.sessions.of("a"))
 
 
 def test_acceptance_that_is_not_reported_is_said_and_how_to_have_it(page, servers):
@@ -161,6 +188,7 @@ def test_a_fault_of_one_server_is_a_sentence_and_the_other_lane_ends(
     run = handlers.sessions.of("a").run
     assert "status-bad" in last.status and sentence in last.status
     assert list(run.failures) == [1] and run.baseline.finished is not None
+    claims_no_speed(last, handlers.sessions.of("a"))
     assert not handlers.pool.device.locked()
 
 
@@ -172,6 +200,7 @@ def test_a_server_that_is_gone_leaves_the_other_lane_alive(page, servers, gone):
     last = raced(handlers, named(*urls))[-1]
     run = handlers.sessions.of("a").run
     assert "nothing answers at" in last.status and last.status.count("nothing answers") == 1
+    claims_no_speed(last, handlers.sessions.of("a"))
     alive = run.baseline if gone == "dflash" else run.dflash
     assert alive.finished is not None and "dot-bad" in last.pair_card
 

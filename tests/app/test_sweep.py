@@ -134,12 +134,17 @@ def test_how_long_a_sweep_takes_is_told_before_it_starts():
     assert "about 3 min 18 s at most" in said
 
 
-@pytest.mark.parametrize("last", [None, raced("other"), raced(source="recorded")])
+FAILED = replace(raced(), failures={0: "the lane broke."})
+
+
+@pytest.mark.parametrize("last", [None, raced("other"), raced(source="recorded"), FAILED])
 def test_no_time_is_told_without_a_race_of_this_pair_here(last):
     assert "known once this pair has raced" in foretold(form(), last)
 
 
 def test_a_heat_map_turns_its_colour_at_one(pool):
-    figure = heat_map(list(sweep(pool, form(), lambda: False))[-1].blocks).figure.data[0]
+    drawn = heat_map(list(sweep(pool, form(), lambda: False))[-1].blocks).figure
+    figure = drawn.data[0]
+    assert drawn.layout.xaxis.type == "category", "there is nothing between two block sizes"
     turn = figure.colorscale[1][0]
     assert figure.zmin + turn * (figure.zmax - figure.zmin) == pytest.approx(1)

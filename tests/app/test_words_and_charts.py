@@ -5,6 +5,7 @@ from __future__ import annotations
 import csv
 import io
 import json
+import re
 import xml.etree.ElementTree as ElementTree
 from dataclasses import replace
 from urllib.parse import parse_qsl
@@ -15,11 +16,12 @@ from hypothesis import strategies as st
 
 from app import captions, charts, view
 from app.card import csv_of, html_card, summary, svg_card, takeaway
-from app.finished import first_what_if
+from app.finished import finished_view, first_what_if
 from app.form import PlaygroundForm
 from app.formula import formula_block
-from app.headline import headline
-from app.race import race
+from app.headline import headline, stage_end
+from app.microscope_view import no_difference
+from app.race import BASELINE, DFLASH, race
 from app.runs import Run
 from app.share import MAX_PROMPT_CHARS, link_query, read_link
 from app.whatif import best, cycle_cost, predictions
@@ -27,6 +29,11 @@ from dflash.metrics import median_interval
 from dflash.schema import Chunk, EngineInfo, Finished, Prefilled, SpecStats, Trace
 
 KNOWN = frozenset({"demo", "my own"})
+COUNTING = {
+    "block size", "cycle", "cycles", "drafted tokens", "drafts accepted", "position", "tokens",
+    "drafts accepted in one cycle", "position in the block", "run of this very request",
+    "tokens of the answer",
+}  # fmt: skip
 
 
 @pytest.fixture
@@ -116,6 +123,91 @@ def test_no_label_lies_over_the_data_and_every_level_is_named_in_the_legend(make
         levels += [shape for shape in chart.figure.layout.shapes if shape.type == "line"]
     assert {"one AR step", "break-even"} < {level.name for level in levels}
     assert all(level.showlegend for level in levels)
+
+
+def test_an_axis_that_counts_has_no_tick_at_a_half(make_run):
+    run = make_run(num=9, block_size=4)
+    figures = [chart.figure for chart in charts.build_charts(run, [1.5, 1.7])]
+    axes = [
+        axis
+        for figure in [*figures, first_what_if(run).figure]
+        for axis in (figure.layout.xaxis, figure.layout.yaxis)
+        if axis.title.text in COUNTING
+    ]
+    assert {axis.title.text for axis in axes} == COUNTING
+    assert all(axis.dtick == 1 for axis in axes)
+
+
+def test_the_parts_of_a_cycle_are_named_in_the_order_of_their_time(make_run):
+    for chart in (charts.cycle_time(make_run()), charts.waterfall(make_run())):
+        assert [bar.name.split()[0] for bar in chart.figure.data] == ["draft", "verify", "other"]
+        assert chart.figure.layout.legend.traceorder == "normal"
+
+
+@pytest.mark.parametrize(("lane", "other"), [(BASELINE, "DFlash"), (DFLASH, "Autoregressive")])
+def test_a_lane_that_failed_has_no_number_and_nothing_is_held_against_it(make_run, lane, other):
+    run = replace(make_run(), failures={lane: "the lane broke."})
+    end, drawn = stage_end(run), {c.title: c for c in charts.build_charts(run)}
+    said = [headline(run, median_interval([2.0, 2.5], seed=0)), end.say, end.aloud]
+    said += [svg_card(run), html_card(run), first_what_if(run).text]
+    said += [chart.caption for chart in drawn.values()]
+    assert not any("×" in text or "✓" in text or "identical" in text for text in said)
+    assert "not compared" in said[0] and "lane failed" in end.say
+    for title in ("Speedup as the answer grows", "Time of one cycle", "Time cycle by cycle"):
+        assert drawn[title].figure is None and "lane failed" in drawn[title].caption
+    assert [line.name for line in drawn["Tokens over time"].figure.data] == [other]
+    row, rates = summary(run), ("baseline_tps", "dflash_tps")
+    assert row["speedup"] is None and row["end_to_end"] is None
+    assert row[rates[lane]] == "failed" and row[rates[1 - lane]] > 1
+    assert said[0].count("failed") >= 2 and "failed" in svg_card(run)
+    assert "<b>" not in formula_block(run) and first_what_if(run).figure is None
+    assert ("baseline" if lane == BASELINE else "dflash") not in csv_of(run)
+
+
+def test_nothing_compared_is_neither_ticked_nor_called_the_same(make_run, ask):
+    info = EngineInfo("vllm", "1", "t", None, "server", "bf16", "summary")
+    events = (Chunk(0.1, "", 20), Chunk(0.2, "", 40), Finished(0.2, "stop", 40, None))
+    silent = Run("x", "own", Trace(ask(block_size=1), info, events), Trace(ask(), info, events))
+    for run in (silent, make_run(stop_at=0)):
+        assert "nothing to compare" in headline(run) and "✓" not in headline(run)
+        assert "the same" not in no_difference(run)
+    status = finished_view(silent, "", what_if=first_what_if(silent)).status
+    assert "nothing to compare" in status and "same text" not in status
+    assert "✓" in headline(make_run()) and "✓" in headline(make_run(stop_at=5))
+
+
+def test_a_server_that_counts_at_its_end_only_is_not_said_to_have_written_nothing(ask):
+    info = EngineInfo("llamacpp", "1", "t", None, "server", "q4", "summary")
+    lanes = [
+        Trace(ask(block_size=b), info, (Chunk(0.1, "a"), Finished(end_s, "stop", 40, None)))
+        for b, end_s in ((1, 0.9), (8, 0.3))
+    ]
+    assert "0 tokens" not in captions.tokens_over_time(Run("x", "own", *lanes))
+
+
+def held_up(run: Run, speedup: float) -> Run:
+    """The run with its DFlash lane held up once, for as long as it takes to this speedup."""
+    now = run.comparison
+    by_s = now.baseline.decode_s / speedup - now.dflash.decode_s
+    first, *later = run.dflash.events
+    moved = (replace(event, t_s=event.t_s + by_s) for event in later)
+    return replace(run, dflash=replace(run.dflash, events=(first, *moved)))
+
+
+@pytest.mark.parametrize("speedup", [0.3, 0.9, 0.98, 0.994])
+@pytest.mark.parametrize("pattern", [(3, 0, 7, 2), (1, 0)])
+def test_what_a_losing_run_needs_is_always_more_than_what_it_got(make_run, speedup, pattern):
+    run = held_up(make_run(pattern=pattern), speedup)
+    found = re.search(r"yielded ([\d.]+) tokens on average. It would need (.+?)\.<", headline(run))
+    yielded, needed = found.groups()
+    assert needed == "a little more" or float(needed) > float(yielded)
+    assert f"The whole race gave {view.factor(speedup)}" in captions.cycle_time(run)
+
+
+@pytest.mark.parametrize("speedup", [0.996, 1.004])
+def test_a_run_as_fast_as_one_at_a_time_is_called_neither_worth_it_nor_not(make_run, speedup):
+    said = headline(held_up(make_run(), speedup))
+    assert "gains nothing" in said and "not worth it" not in said and "losing" not in said
 
 
 def test_the_positions_caption_quotes_the_positions(make_run):

@@ -125,7 +125,7 @@ def test_a_cut_last_cycle_keeps_the_raw_acceptance_but_not_the_tokens() -> None:
     assert run_stats(cut).num_output_tokens == 1 + 3 + 2
 
 
-@given(st.lists(st.integers(0, 7), min_size=2, max_size=30), st.floats(0.01, 1.0))
+@given(st.lists(st.integers(0, 7), min_size=7, max_size=30), st.floats(0.01, 1.0))
 def test_tpot_is_cycle_cost_over_tau_and_speedup_follows(
     accepted: list[int], cycle_s: float
 ) -> None:
@@ -166,6 +166,21 @@ def test_end_to_end_speedup_charges_the_prefill_to_both_arms() -> None:
     result = compare(baseline, dflash)
     assert result.speedup == pytest.approx(4.0)
     assert result.end_to_end_speedup == pytest.approx(1.3 / 0.7)
+
+
+def test_a_ratio_of_two_times_needs_eight_tokens_on_both_sides() -> None:
+    long, short = make_trace([0] * 7, block_size=1), make_trace([5], block_size=8)
+    assert compare(long, long).speedup == pytest.approx(1)
+    for lanes in ((long, short), (short, long), (short, short)):
+        result = compare(*lanes)
+        assert (result.speedup, result.end_to_end_speedup) == (None, None)
+
+
+def test_a_request_without_an_end_has_no_end_to_end_time() -> None:
+    whole, cut = make_trace([3, 3], block_size=4), make_trace([3, 3], block_size=4, done=False)
+    result = compare(whole, cut)
+    assert result.speedup == pytest.approx(1) and result.end_to_end_speedup is None
+    assert result.num_compared == 9
 
 
 def test_the_draft_prefill_is_what_the_first_draft_pass_cost_above_the_others() -> None:
