@@ -28,29 +28,36 @@ def nothing_to_draw(run: Run) -> str:
     if run.block_size == 1:
         return "Block size 1 drafts nothing, so there is nothing to draw here."
     if run.failures:
-        return no_comparison(run)
+        return no_speedup(run)
     return "The answer ended before there was anything to draw."
 
 
-def no_comparison(run: Run) -> str:
-    """Why one lane is not held against the other."""
+def no_speedup(run: Run) -> str:
+    """Why one lane's pace is not held against the other's."""
     if run.failures:
         return f"Not compared: {run.failed_words}."
-    return (
-        "The answer is too short, or its tokens were not counted on the way, so the lanes are not "
-        "compared."
-    )
+    if run.stopped:
+        return "Stopped too early to tell."
+    comparison = run.comparison
+    num_tokens = comparison.dflash.num_output_tokens
+    if num_tokens == 1:
+        return "The model ended its answer with its first token; there was nothing to speed up."
+    if run.is_served and num_tokens is None:
+        return "The server did not count its tokens, so its pace is not known."
+    if comparison.are_long_enough:
+        return "The text of one lane came all at once, so its pace is not known."
+    return "The answer is too short to tell a speedup."
 
 
 def tokens_over_time(run: Run) -> str:
     """How far both were at the moment the first of them ended."""
     left, right = run.baseline, run.dflash
     if run.failures or not left.events or not right.events:
-        return no_comparison(run)
+        return no_speedup(run)
     end_s = min(left.events[-1].t_s, right.events[-1].t_s)
     counts = [tokens_at(trace, end_s) for trace in (left, right)]
-    if 0 in counts:  # a server that counts at its end only has not told by then
-        return no_comparison(run)
+    if 0 in counts:
+        return "One lane did not count its tokens on the way, so the two are not compared."
     step = "each step of the green line is one cycle"
     if run.is_served:
         step = "tokens as the servers counted them, at the moments their text arrived"
@@ -116,7 +123,7 @@ def accepted_per_cycle(run: Run) -> str:
     """The best and the worst stretch."""
     cycles = _drafted(run)
     if len(cycles) < _FEW_CYCLES:
-        return f"Only {view.count(len(cycles), 'cycle')}: too few to tell a pattern."
+        return _too_few(cycles)
     values = [c.num_accepted for c in cycles]
     width = max(len(c.draft_ids) for c in cycles)
     full = sum(c.num_accepted == len(c.draft_ids) for c in cycles)
@@ -131,7 +138,7 @@ def heat_map(run: Run) -> str:
     """The text at which a block died earliest."""
     cycles = _drafted(run)
     if len(cycles) < _FEW_CYCLES:
-        return f"Only {view.count(len(cycles), 'cycle')}: too few to tell a pattern."
+        return _too_few(cycles)
     worst = min(range(len(cycles)), key=lambda n: cycles[n].num_accepted)
     cycle = cycles[worst]
     if cycle.num_accepted == len(cycle.draft_ids):
@@ -161,8 +168,10 @@ def waterfall(run: Run) -> str:
     """How even the cycles are, and what the first one pays."""
     cycle, step = cycle_cost(run.dflash), cycle_cost(run.baseline)
     cycles = _drafted(run)
-    if cycle is None or step is None or not cycles:
+    if step is None or not cycles:
         return nothing_to_draw(run)
+    if cycle is None:
+        return _too_few(cycles)
     first_s = cycles[0].draft_s + cycles[0].verify_s
     sentence = (
         f"A median cycle takes {view.milliseconds(cycle.total_s)}, one plain step "
@@ -195,7 +204,7 @@ def speedup_so_far(run: Run) -> str:
     """The settled speedup."""
     speedup = run.comparison.speedup
     if speedup is None:
-        return no_comparison(run)
+        return no_speedup(run)
     if speedup < 1:
         return f"DFlash ended {view.factor(1 / speedup)} slower: the line ends below break-even."
     return (
@@ -246,6 +255,10 @@ def _cheaper(run: Run, block_size: int) -> str:
         return ""
     saved = 1 - options[block_size].cycle_s / full.cycle_s
     return f" at {view.percent(saved)} less time per cycle (modelled)" if saved > 0.01 else ""
+
+
+def _too_few(cycles: Sequence[Cycle]) -> str:
+    return f"Only {view.count(len(cycles), 'cycle')}: too few to tell a pattern."
 
 
 def _drafted(run: Run) -> list[Cycle]:

@@ -73,7 +73,8 @@ def tokens_over_time(run: Run) -> Chart:
         )
         rows += [(name, f"{t:.3f}", n) for t, n in _thinned(points, 40)]
         top = max(top, points[-1][1])
-    figure.update_layout(yaxis=whole(top))
+    # Of two lanes one may have failed: a single line would have no name.
+    figure.update_layout(yaxis=whole(top), showlegend=True)
     return Chart(
         "Tokens over time",
         figure if rows else None,

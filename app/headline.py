@@ -8,10 +8,11 @@ from __future__ import annotations
 from html import escape
 
 from app import view
+from app.captions import no_speedup
 from app.race import BASELINE, DFLASH
 from app.runs import Run
 from app.stage import StageEnd
-from dflash.metrics import Comparison, MedianInterval, RunStats
+from dflash.metrics import Comparison, MedianInterval
 from dflash.schema import SpecStats, Trace
 
 _EVEN = view.factor(1.0)
@@ -89,7 +90,7 @@ def _verdict(run: Run, comparison: Comparison) -> str:
     if run.failures:
         return escape(" ".join(run.failures.values()))
     if speedup is None:
-        return _too_short(run, right)
+        return no_speedup(run)
     spec = right.spec
     if spec is None or spec.tau is None:
         return _without_tau(run, spec)
@@ -142,16 +143,6 @@ def _repeats(repeats: MedianInterval | None) -> str:
     if repeats.low is not None and repeats.high is not None:
         span = f", 95 % interval {view.factor(repeats.low)} to {view.factor(repeats.high)}"
     return f"<br>{repeats.n} runs of this: median {view.factor(repeats.median)}{span}"
-
-
-def _too_short(run: Run, stats: RunStats) -> str:
-    if stats.num_output_tokens and stats.num_output_tokens == 1 and not run.stopped:
-        return "The model ended its answer with its first token; there was nothing to speed up."
-    if run.stopped:
-        return "Stopped too early to tell."
-    if run.is_served and stats.num_output_tokens is None:
-        return "The server did not count its tokens, so its pace is not known."
-    return "The answer is too short to tell a speedup."
 
 
 def _facts(run: Run, comparison: Comparison) -> list[tuple[str, str]]:

@@ -9,8 +9,10 @@ from collections.abc import Iterator
 import pytest
 from fake_servers import FakeVllm
 
+from app.runs import Run, dump_run
 from app.theme import build_theme
 from app.ui import CSS, build_demo
+from dflash.schema import Chunk, EngineInfo, Finished, Trace
 
 playwright = pytest.importorskip("playwright.sync_api")
 pytestmark = pytest.mark.browser
@@ -109,4 +111,28 @@ def test_a_race_with_a_lane_that_failed_claims_no_speed_anywhere(site, drafting,
         shown = page.locator("#headline, #kept tbody, #front-charts").all_inner_texts()
         assert not re.search(r"\d×|✓|identical", "".join(shown))
         assert all("failed" in part for part in shown)
+        browser.close()
+
+
+def test_text_that_came_in_one_burst_is_given_no_pace(site, ask, tmp_path):
+    info = EngineInfo("vllm", "0.32", "t", None, "server", "as served", "summary")
+    lanes = []
+    for block_size, apart_s in ((1, 0.00002), (2, 0.004)):
+        chunks = [Chunk(0.1 + n * apart_s, f" w{n}", n) for n in range(1, 41)]
+        events = (*chunks, Finished(chunks[-1].t_s, "stop", 40, None))
+        lanes.append(Trace(ask(block_size=block_size), info, events))
+    saved = tmp_path / "run.json"
+    saved.write_text(dump_run(Run("burst", "own", *lanes)), encoding="utf-8")
+    with playwright.sync_playwright() as driver:
+        browser = driver.chromium.launch(executable_path=CHROMIUM, args=ARGS)
+        page = browser.new_page(viewport={"width": 1280, "height": 900})
+        page.set_default_timeout(90_000)
+        page.goto(site)
+        page.locator("#stage .lanes").wait_for()
+        page.locator("#replays input[type=file]").set_input_files(saved)
+        page.locator("#headline", has_text="opened").wait_for()
+        page.locator('.stage[data-run="burst"]').wait_for()
+        assert page.locator(".gauge").all_inner_texts() == ["", "250 tok/s"]
+        assert "40 tokens" in page.locator(".lane-meta").first.inner_text()
+        assert "came all at once" in page.locator("#headline").inner_text()
         browser.close()

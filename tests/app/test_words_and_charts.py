@@ -138,6 +138,12 @@ def test_an_axis_that_counts_has_no_tick_at_a_half(make_run):
     assert all(axis.dtick == 1 for axis in axes)
 
 
+@pytest.mark.parametrize("num", [2, 5, 9])
+def test_no_drawing_is_said_to_be_impossible(make_run, num):
+    for chart in charts.build_charts(make_run(num=num), [1.5]):
+        assert chart.figure is None or "to draw" not in chart.caption
+
+
 def test_the_parts_of_a_cycle_are_named_in_the_order_of_their_time(make_run):
     for chart in (charts.cycle_time(make_run()), charts.waterfall(make_run())):
         assert [bar.name.split()[0] for bar in chart.figure.data] == ["draft", "verify", "other"]
@@ -155,7 +161,8 @@ def test_a_lane_that_failed_has_no_number_and_nothing_is_held_against_it(make_ru
     assert "not compared" in said[0] and "lane failed" in end.say
     for title in ("Speedup as the answer grows", "Time of one cycle", "Time cycle by cycle"):
         assert drawn[title].figure is None and "lane failed" in drawn[title].caption
-    assert [line.name for line in drawn["Tokens over time"].figure.data] == [other]
+    figure = drawn["Tokens over time"].figure
+    assert [line.name for line in figure.data] == [other] and figure.layout.showlegend
     row, rates = summary(run), ("baseline_tps", "dflash_tps")
     assert row["speedup"] is None and row["end_to_end"] is None
     assert row[rates[lane]] == "failed" and row[rates[1 - lane]] > 1
