@@ -116,7 +116,7 @@ function reset() {
 }
 
 function tokenNode(text, cls, title) {
-  const node = make("span", `tok ${cls}${text.includes("\n") ? " nl" : ""}`, text);
+  const node = make("span", `tok ${cls}${text.startsWith("\n") ? " nl" : ""}`, text);
   node.title = title;
   return node;
 }
