@@ -31,6 +31,7 @@ from dflash.model import DFlashDraftModel, DFlashLayer
 _TARGETS = (LlamaForCausalLM, Qwen3ForCausalLM)
 _DTYPES = (torch.float32, torch.bfloat16)
 _PROJECTIONS = ("_proj", "lm_head", "fc")
+_WATCHING = "transformers.utils.output_capturing"
 _FIXED_ROPES = ("default", "linear", "llama3", "yarn")  # others change with the text's length
 
 
@@ -42,9 +43,11 @@ class LeanTarget:
         """Whether this model is computed exactly as its own class computes it."""
         return (
             type(model) in _TARGETS
+            and type(model.get_input_embeddings()) is nn.Embedding
             and "full_attention" in _layer_types(model.config)
             and len(_layer_types(model.config)) == 1
             and _is_plain(model, model.model.rotary_emb, model.config)
+            and not any(map(_is_altered, model.modules()))
         )
 
     def __init__(self, model: PreTrainedModel, target_layer_ids: Sequence[int]) -> None:
@@ -221,6 +224,15 @@ def _is_plain(model: nn.Module, rotary: Any, config: Any) -> bool:
         and rotary.rope_type in _FIXED_ROPES
         and 2 * rotary.inv_freq.numel() == _heads(config).head_dim
     )
+
+
+def _is_altered(module: nn.Module) -> bool:
+    """Whether calling the module does more than its class says: a hook, or a forward of its own.
+
+    transformers leaves hooks behind that only watch, once ``output_hidden_states`` was asked for.
+    """
+    hooks = (*module._forward_pre_hooks.values(), *module._forward_hooks.values())
+    return "forward" in vars(module) or any(h.__module__ != _WATCHING for h in hooks)
 
 
 def _heads(config: Any) -> Heads:

@@ -159,11 +159,14 @@ def test_fusing_leaves_the_model_as_it_was():
         assert torch.equal(model.state_dict()[name], parameter), name
 
 
-def test_weights_changed_in_place_are_seen_by_the_next_lean_target():
-    model = make("qwen3")
+@pytest.mark.parametrize("name", ["weight", "bias"])
+@pytest.mark.parametrize("through_data", [False, True])  # as merging an adapter does
+def test_weights_changed_in_place_are_seen_by_the_next_lean_target(name, through_data):
+    model = make("llama-biases")
     LeanTarget(model, ())
+    parameter = getattr(model.model.layers[1].mlp.up_proj, name)
     with torch.no_grad():
-        model.model.layers[1].mlp.up_proj.weight.mul_(2.0)
+        (parameter.data if through_data else parameter).mul_(2.0)
     ids = text(6)
     lean = LeanTarget(model, ())
     close(lean.forward(ids, lean.new_cache(6), 6, False)[0], reference(model, ids)[0])
@@ -211,6 +214,34 @@ def test_wrapped_projections_and_other_classes_are_refused():
     assert not LeanTarget.supports(build_target("sliding"))
     model.model.layers[0].self_attn.q_proj = nn.Sequential(nn.Linear(96, 96))
     assert not LeanTarget.supports(model)
+
+
+def test_what_a_hook_changes_is_not_left_out():
+    model = make("llama")
+    reference(model, text(3))  # transformers keeps hooks from this on, which only watch
+    assert LeanTarget.supports(model)
+    hook = model.model.layers[1].register_forward_hook(lambda _module, _args, out: out * 2)
+    assert not LeanTarget.supports(model)
+    hook.remove()
+    assert LeanTarget.supports(model)
+    hook = model.lm_head.register_forward_pre_hook(lambda _module, args: (-args[0],))
+    assert not LeanTarget.supports(model)
+    hook.remove()
+    model.model.layers[0].mlp.forward = lambda x: x
+    assert not LeanTarget.supports(model)
+
+
+@pytest.mark.parametrize("sizes", [(8, 6), (8, 5), (7, 5)], ids=str)
+@pytest.mark.parametrize("dtype", [torch.float32, torch.bfloat16])
+def test_a_changed_weight_is_noticed_whatever_its_shape_and_place_in_memory(sizes, dtype):
+    storage = torch.randn(1 + sizes[0] * sizes[1]).to(dtype)
+    layer = nn.Linear(*sizes, bias=False)
+    for weight in (storage[:-1].view(sizes[::-1]), storage[1:].view(sizes).t()):
+        layer.weight.data = weight
+        before = lean_linear._fingerprint((layer,))
+        assert lean_linear._fingerprint((layer,)) == before
+        layer.weight.data[1, 1] *= 2
+        assert lean_linear._fingerprint((layer,)) != before
 
 
 @pytest.mark.parametrize("width", [*WIDTHS, 3, 11])
