@@ -77,19 +77,23 @@ def cycle_time(run: Run) -> str:
     steps = cycle.total_s / step.total_s
     per_token = steps / spec.tau
     verdict = "cheaper" if per_token < 1 else "dearer"
-    speedup = run.comparison.speedup
     drafting = view.percent(cycle.draft_s / cycle.total_s)
-    sentence = (
+    return (
         f"A median cycle costs {steps:.1f} median steps ({drafting} of it drafting) and yields "
         f"{spec.tau:.1f} tokens, so a token costs {per_token:.2f} steps: {verdict} than one at a "
-        f"time. Break-even is {steps:.1f} tokens per cycle."
+        f"time. Break-even is {steps:.1f} tokens per cycle.{whole_race(run, per_token < 1)}"
     )
-    if speedup and (speedup > 1) != (per_token < 1):
-        sentence += (
-            f" The whole race gave {view.factor(speedup)}: single cycles or steps took longer than "
-            "these medians."
-        )
-    return sentence
+
+
+def whole_race(run: Run, is_faster: bool) -> str:
+    """What to add where medians say faster (or not) and the race itself says the other."""
+    speedup = run.comparison.speedup
+    if speedup is None or (speedup > 1) == is_faster:
+        return ""
+    return (
+        f" The whole race gave {view.factor(speedup)}: single cycles or steps took longer than "
+        "these medians."
+    )
 
 
 def acceptance_positions(run: Run) -> str:

@@ -94,6 +94,8 @@ def what_if_view(
     if len(options) < 2:
         return WhatIfView(f'<p class="caption">{escape(captions.nothing_to_draw(run))}</p>')
     sentence = captions.what_if(options, block_size)
+    if block_size == run.block_size:
+        sentence += captions.whole_race(run, options[-1].speedup > 1)
     text = f'<p class="caption">{view.badge("modelled")} {escape(sentence)}</p>'
     if checked:
         text += f'<p class="caption">{view.badge("measured here")} {escape(_check(checked))}</p>'
