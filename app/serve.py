@@ -8,6 +8,9 @@ from typing import Any
 import gradio as gr
 
 _LOG = logging.getLogger(__name__)
+# Gradio keeps what a window was last shown (about 1 MB here) until this many newer ones have come,
+# long after it was closed; by itself it keeps 10,000.
+_MAX_WINDOWS = 200
 
 
 def serve(demo: gr.Blocks, **options: Any) -> None:
@@ -17,7 +20,7 @@ def serve(demo: gr.Blocks, **options: Any) -> None:
     page is only late: the server is up and has answered once already, so it is kept.
     """
     try:
-        demo.launch(**options)
+        demo.launch(state_session_capacity=_MAX_WINDOWS, **options)
     except ValueError:
         if not demo.is_running:
             raise
