@@ -91,6 +91,9 @@ def as_text(answer: Recommendation) -> str:
     lines.append("")
     lines += [_estimate_line(name, value) for name, value in answer.estimate.items()]
     lines.append(_estimate_line("break_even_tau", answer.break_even_tau))
+    if answer.training:
+        planned = (_planned_line(name, value) for name, value in answer.training.items())
+        lines += ["", "The draft to train:", *planned]
     if answer.alternatives:
         lines += ["", "Instead of it:", *_best_losers(answer)]
     lines += _finding_lines([f for f in answer.findings if f not in first])
@@ -201,6 +204,13 @@ def _estimate_line(name: str, estimate: Estimate) -> str:
         span = f" ({estimate.low:.4g} to {estimate.high:.4g})"
     shown = f"{estimate.value:.4g}{span} {estimate.unit}"
     return f"{name:20} {shown}  [{estimate.source}] {estimate.basis}"
+
+
+def _planned_line(name: str, figure: dict[str, Any]) -> str:
+    """A figure of the training plan, whose settings have a rung and whose costs a source."""
+    source: Any = figure.get("rung") or figure.get("source") or "unknown"
+    basis = figure.get("reason") or figure.get("basis") or ""
+    return _estimate_line(name, Estimate(figure["value"], figure.get("unit", ""), source, basis))
 
 
 def _none(value: Any) -> str:

@@ -189,12 +189,11 @@ def training(answer: Recommendation) -> str:
 
 def _planned(value: Any) -> str:
     """A training figure: its value, where it comes from, and why."""
-    if not isinstance(value, dict):
-        return f"<td>{escape(shown(value))}</td><td></td><td></td>"
-    known = value.get("value")
-    number = "unknown" if known is None else f"{known:,.4g} {value.get('unit', '')}"
-    why = in_page_words(str(value.get("reason") or value.get("basis") or ""))
-    badge = rung_badge(value.get("rung") or value.get("source"))
+    figure = value if isinstance(value, dict) else {"value": value}  # as older files have some
+    known = figure.get("value")
+    number = "unknown" if known is None else f"{known:,.4g} {figure.get('unit', '')}"
+    why = in_page_words(str(figure.get("reason") or figure.get("basis") or ""))
+    badge = rung_badge(figure.get("rung") or figure.get("source"))
     return f"<td>{escape(number)}</td><td>{badge}</td><td>{links(why)}</td>"
 
 

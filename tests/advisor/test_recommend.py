@@ -14,6 +14,7 @@ from advisor.cost import FORMULA_ERROR
 from advisor.recommend import recommend
 from advisor.schema import RUNGS, Costs, DraftSpec, ModelShape, TargetSpec, TokenizerSpec, Workload
 from advisor.situation import AssumedDepth, Published, Situation, TauBand, Tuned, TunedPoint
+from advisor.training import plan
 
 SECONDS = st.floats(1e-4, 1.0)
 BLOCKS = st.lists(st.integers(2, 24), min_size=1, max_size=8, unique=True)
@@ -218,8 +219,17 @@ def test_training_recommends_all_four_with_depth_and_cost():
     }  # fmt: skip
     assert all(knob.tunable for knob in answer.knobs.values())
     assert answer.training["draft_layers"]["value"] == 5
+    decay = answer.training["loss_decay_gamma"]
+    assert (decay["value"], decay["rung"]) == (7, "published")
+    assert "arxiv.org/abs/2602.06036" in decay["reason"]
     assert answer.training["trainable_params"]["value"] * 2 == pytest.approx(2**30, rel=0.01)
     assert answer.draft_config["layer_types"] == ["sliding_attention"] * 4 + ["full_attention"]
+
+
+def test_a_loss_decay_that_nobody_published_is_unknown():
+    decay = plan(Situation(mode="train"), block_size=12, num_taps=5)["loss_decay_gamma"]
+    assert (decay["value"], decay["rung"]) == (None, None)
+    assert "none is published for 12" in decay["reason"]
 
 
 def test_assumed_depth_is_named_wherever_it_is_used():

@@ -101,6 +101,15 @@ def test_a_catalogue_pair_is_known_by_its_id_and_its_hub_id(capsys):
         assert found["verdict"] == "use"
 
 
+def test_the_text_of_a_draft_to_train_has_its_plan_with_a_source_for_every_figure(capsys):
+    main(["recommend", "--target", "qwen3-8b", "--mode", "train"])
+    plan = capsys.readouterr().out.split("The draft to train:\n")[1].split("\n\n")[0].splitlines()
+    assert len(plan) == 5
+    assert all("  [published] " in line or "  [modelled] " in line or "unknown: " in line
+               for line in plan)  # fmt: skip
+    assert any(line.split()[:3] == ["loss_decay_gamma", "7", "[published]"] for line in plan)
+
+
 def test_a_saved_recommendation_reopens_to_the_same_state(capsys, tmp_path):
     path = tmp_path / "rec.yaml"
     recommend(capsys, "--target", "qwen3.5-27b", "--prompt-tokens", "9000", "--output", path)
