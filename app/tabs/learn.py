@@ -43,6 +43,7 @@ def build_learn() -> gr.HTML:
 
 
 def _picture() -> str:
+    """The numbered text, and a drawing whose labels are numbered and named from that text."""
     slots = (
         ("anc", "the"), ("acc", "cat"), ("acc", "sat"), ("acc", "on"), ("rej", "a"), ("unj", "mat"),
     )  # fmt: skip
@@ -52,13 +53,17 @@ def _picture() -> str:
         + "</span>"
         for kind, word in slots
     )
+    labels = "".join(
+        f'<span class="step step-{name.lower()}"><i>{number}</i> {name}</span>'
+        for number, (name, _) in enumerate(_STEPS, start=1)
+    )
     steps = "".join(f"<li><b>{name}.</b> {escape(text)}</li>" for name, text in _STEPS)
     return (
         "<section><h2>A block, from left to right</h2>"
-        f'<div class="strip learn-strip" aria-hidden="true"><div class="blk">{cells}</div></div>'
+        f'<div class="cycle" aria-hidden="true">{cells}{labels}</div>'
         '<p class="caption">A drawing, not a run: three guesses kept, the fourth replaced by the '
-        f"target's own word, the fifth never judged. Four tokens for one pass.</p><ol>{steps}</ol>"
-        "</section>"
+        "target's own word, the fifth never judged. Four tokens for one pass.</p>"
+        f'<ol class="steps">{steps}</ol></section>'
     )
 
 
