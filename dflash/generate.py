@@ -22,7 +22,7 @@ from dflash.metrics import spec_stats
 from dflash.model import DFlashDraftModel
 from dflash.schema import Cycle, Event, Finished, FinishReason, Prefilled, SamplingParams
 from dflash.stops import stop_token_ids as stop_ids_of
-from dflash.targets import Target, open_target, text_config
+from dflash.targets import Target, context_length, open_target
 from dflash.verify import Proposal, target_choice, verify
 
 NONE = Proposal()  # what an autoregressive step drafts
@@ -147,7 +147,7 @@ def dflash_generate(
             sampling=SamplingParams(temperature, top_p, top_k, seed, max_new_tokens),
             block_size=size,
             stop_ids=stops,
-            context_length=text_config(target).max_position_embeddings,
+            context_length=context_length(target, len(prompt_ids)),
         )
     )
     return _stats(events, input_ids) if return_stats else _stats(events, input_ids).output_ids

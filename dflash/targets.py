@@ -86,6 +86,23 @@ def text_config(model: PreTrainedModel) -> Any:
     return model.config.get_text_config(decoder=True)
 
 
+def context_length(model: PreTrainedModel, num_prompt_tokens: int = 0) -> int:
+    """The most tokens a prompt and its answer may have together.
+
+    A longrope target turns every position by other angles once a text outgrows the original
+    length, and the keys cached by then keep the old ones: the answer to a prompt that fits into
+    that length ends with it.
+    """
+    config = text_config(model)
+    ropes = getattr(config, "rope_parameters", None) or {}
+    borders = [
+        rope["original_max_position_embeddings"]
+        for rope in (ropes, *ropes.values())  # one for all layers, or one per kind of layer
+        if isinstance(rope, dict) and rope.get("rope_type") == "longrope"
+    ]
+    return min([config.max_position_embeddings, *(b for b in borders if num_prompt_tokens <= b)])
+
+
 class LeanRunner:
     """A target on the lean CPU forward."""
 

@@ -28,6 +28,7 @@ from dflash.schema import (
     SamplingParams,
 )
 from dflash.stops import stop_token_ids
+from dflash.targets import context_length
 from dflash.text import Detokenizer
 
 
@@ -43,7 +44,8 @@ class GenerateBaseline:
         """Generate in one go, then yield what happened with the stamps taken meanwhile."""
         sampling = request.sampling
         prompt = self._engine.encode(request.messages, enable_thinking=sampling.enable_thinking)
-        budget = token_budget(len(prompt), sampling.max_new_tokens, self._engine.context_length)
+        context = context_length(self._engine.model, len(prompt))
+        budget = token_budget(len(prompt), sampling.max_new_tokens, context)
         ids = torch.tensor([prompt], device=self._engine.model.device)
         stamps = _Stamps(ids.device)
         torch.manual_seed(sampling.seed)  # generate() takes no generator of its own

@@ -26,7 +26,7 @@ from dflash.model import load_draft
 from dflash.pairs import ensure_local, resolve_pair
 from dflash.schema import EngineInfo, Event, Message, ModelPair, Request, Trace
 from dflash.stops import stop_token_ids
-from dflash.targets import open_target, text_config
+from dflash.targets import context_length, open_target
 from dflash.text import Detokenizer, encode_chat, with_text
 from dflash.wheel_target import Progress
 
@@ -71,7 +71,7 @@ class TorchEngine:
     @property
     def context_length(self) -> int:
         """The most tokens a prompt and its answer may have together."""
-        return text_config(self.model).max_position_embeddings
+        return context_length(self.model)
 
     def stream(self, request: Request) -> Iterator[Event]:
         """See ``Engine.stream``. Raises ``BlockSizeError`` for a block the draft cannot draw."""
@@ -85,7 +85,7 @@ class TorchEngine:
             sampling=request.sampling,
             block_size=request.block_size,
             stop_ids=self._stop_ids,
-            context_length=self.context_length,
+            context_length=context_length(self.model, len(ids)),
         )
         fits = fitting(
             device_name(self._device), hint=smaller_request(request), release=self._empty_cache

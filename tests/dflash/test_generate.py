@@ -52,6 +52,29 @@ def test_prompt_and_output_together_never_pass_the_context_length():
                     block_size=1, stop_ids=frozenset(), context_length=41))  # fmt: skip
 
 
+@pytest.mark.parametrize(("num_prompt", "num_output"), [(20, 12), (33, 30)])
+def test_a_longrope_target_answers_on_its_prompts_side_of_the_original_length(
+    num_prompt, num_output
+):
+    """Past 32 tokens this one turns every position by other angles, cached keys included."""
+    rope = {
+        "rope_type": "longrope",
+        "rope_theta": 1e4,
+        "short_factor": [1.0] * 8,
+        "long_factor": [1.0 + 3 * i for i in range(8)],
+        "original_max_position_embeddings": 32,
+    }
+    target = build_target("llama", rope_parameters=rope)
+    prompt = LONG[:num_prompt]
+    own = own_answer(target, prompt, 30)[:num_output]
+    for block_size in (1, 2, 7, 16):
+        output = dflash_generate(
+            build_draft(target), target, torch.tensor([prompt]),
+            max_new_tokens=30, block_size=block_size,
+        )  # fmt: skip
+        assert output[0, num_prompt:].tolist() == own, f"block {block_size}"
+
+
 def test_sampled_output_has_the_targets_own_distribution():
     """The second token's histogram over 1,200 seeds, with and without a draft."""
     target = build_target("llama")
