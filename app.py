@@ -8,6 +8,7 @@ import os
 os.environ.setdefault("GRADIO_ANALYTICS_ENABLED", "False")
 
 from app import logs
+from app.api import refuse_names
 from app.hosted import limits_from
 from app.runs import MAX_FILE_BYTES
 from app.serve import serve
@@ -33,5 +34,8 @@ if __name__ == "__main__":
         css_paths=CSS,
         mcp_server=True,
         max_file_size=MAX_FILE_BYTES,
-        app_kwargs={"routes": [page.health.route()]},
+        app_kwargs={
+            "routes": [page.health.route()],
+            "exception_handlers": {TypeError: refuse_names},
+        },
     )

@@ -20,10 +20,10 @@ from advisor.cli_check import parse_settings
 from advisor.gather import Request
 from advisor.rules import Settings
 from advisor.schema import ENGINES, TASKS, Mode, Policy, Recommendation
+from app.own_folders import PASTED_PREFIX, without_own_folders
 from dflash.errors import DFlashError
 from dflash.whole_file import cannot_write
 
-PASTED_PREFIX = "dflash-pasted-"
 _MAX_PASTED_BYTES = 2_000_000
 
 
@@ -32,7 +32,7 @@ class AdviceForm:
     """The form as the page sends it, in input order; everything may be left empty."""
 
     params: str = ""
-    prompt_tokens: float | None = None
+    prompt_tokens: str | float | None = None
     target: str | None = None
     draft: str | None = None
     pasted_draft: str = ""
@@ -78,9 +78,9 @@ class AdviceForm:
 
 
 def ask(form: AdviceForm) -> Recommendation:
-    """The advisor's answer to a form. Raises ``DFlashError`` children."""
+    """The advisor's answer to a form, fit to be shown to strangers. Raises ``DFlashError``."""
     with form.request() as request:
-        return recommend_for(request)
+        return without_own_folders(recommend_for(request))
 
 
 @contextlib.contextmanager
@@ -139,15 +139,21 @@ def _typed(read: Any, text: str | None, empty: Any) -> Any:
         raise DFlashError(f"{error}.") from error
 
 
-def whole(name: str, value: float | None, least: int) -> int | None:
-    """A count from a field or an endpoint. Raises ``DFlashError`` with the limits."""
-    if value is None:
+def whole(name: str, value: str | float | None, least: int) -> int | None:
+    """A count from a field or an endpoint; empty is ``None``. Raises ``DFlashError``."""
+    if value is None or not str(value).strip():
         return None
     most = cli_recommend.MAX_TOKENS
-    if not (math.isfinite(value) and value == int(value) and least <= value <= most):
+    try:
+        number = float(value)
+    except (ValueError, OverflowError):  # no number at all, or one of hundreds of digits
+        number = math.nan
+    if not (number.is_integer() and least <= number <= most):
         limits = f"a whole number from {least} to {most}"
-        raise DFlashError(f"{name} must be {limits}, got {value}.")
-    return int(value)
+        raise DFlashError(
+            f"{name} must be {limits}, got {value!r:.60}.", "Leave it empty if it is not known."
+        )
+    return int(number)
 
 
 def one_of(name: str, value: str | None, allowed: tuple[Any, ...]) -> Any:

@@ -9,14 +9,13 @@ from __future__ import annotations
 import contextlib
 import functools
 import inspect
-import re
-import tempfile
 from collections.abc import Callable, Iterator
-from pathlib import Path
 from typing import Any, get_type_hints
 
 import gradio as gr
 from pydantic import TypeAdapter, ValidationError
+from starlette.requests import Request
+from starlette.responses import JSONResponse
 
 from advisor import exports
 from advisor.check import check as check_draft
@@ -25,7 +24,6 @@ from advisor.exports import yaml_file
 from advisor.schema import ENGINES
 from app import wiring
 from app.advice_form import (
-    PASTED_PREFIX,
     AdviceForm,
     ask,
     is_pasted,
@@ -35,26 +33,65 @@ from app.advice_form import (
     whole,
 )
 from app.hosted import HOME, Limits
+from app.own_folders import without_own_folders
 from dflash.errors import DFlashError
 
 _MODEL_FIELDS = ("draft", "target", "tokenizer")
-# Where this server keeps the project and, for one question, what was pasted.
-_OWN_FOLDERS = re.compile(
-    rf"{re.escape(str(Path(__file__).resolve().parent.parent))}[/\\]"
-    rf"|{re.escape(tempfile.gettempdir())}[/\\]{PASTED_PREFIX}[^/\\]+[/\\]"
-)
+
+
+class Blocks(gr.Blocks):
+    """Gradio's Blocks, in which an endpoint that is sent too few or too many values says so.
+
+    Gradio counts them before the endpoint is called, keeps the reason of a refusal in its own log,
+    and drops what is too many.
+    """
+
+    async def preprocess_data(
+        self, block_fn: Any, inputs: list[Any], state: Any, explicit_call: bool = False
+    ) -> Any:
+        """Gradio's own, after the count."""
+        if block_fn.api_name in {endpoint.__name__ for endpoint in _ENDPOINTS}:
+            inputs = _one_for_each(block_fn.api_name, inspect.signature(block_fn.fn), inputs)
+        return await super().preprocess_data(block_fn, inputs, state, explicit_call)
+
+
+async def refuse_names(request: Request, error: Exception) -> JSONResponse:
+    """Answer a call by name that leaves out a required field or names one that does not exist.
+
+    For ``launch(app_kwargs={"exception_handlers": {TypeError: ...}})``: Gradio lets these through
+    as an internal error.
+    """
+    if "/call/v2/" not in request.url.path:
+        raise error
+    return JSONResponse({"error": f"{error}"}, status_code=422)
 
 
 def add_endpoints(limits: Limits = HOME) -> None:
-    """Register ``/check``, ``/recommend`` and ``/export``; call inside the Blocks."""
-    for endpoint in (check, recommend, export):
+    """Register ``/check``, ``/recommend`` and ``/export``; call inside ``Blocks``."""
+    for endpoint in _ENDPOINTS:
         gr.api(_within(limits, endpoint), api_name=endpoint.__name__, queue=False)
+
+
+def _one_for_each(name: str, signature: inspect.Signature, values: list[Any]) -> list[Any]:
+    """A value for every field: those left out at the end are null. Raises ``gr.Error``."""
+    names, least = list(signature.parameters), len(_required(signature))
+    if least <= len(values) <= len(names):
+        return values + [None] * (len(names) - len(values))
+    takes = f"{len(names)}" if least == len(names) else f"{least} to {len(names)}"
+    order = ", ".join(names)
+    raise wiring.shown(
+        DFlashError(f"/{name} takes {takes} values, in this order: {order}; got {len(values)}.")
+    )
+
+
+def _required(signature: inspect.Signature) -> set[str]:
+    return {n for n, p in signature.parameters.items() if p.default is p.empty}
 
 
 def _within(limits: Limits, endpoint: Callable[..., dict]) -> Callable[..., dict]:
     """The endpoint, with types and the models it is given checked first; words stay."""
     signature = inspect.signature(endpoint)
-    required = {n for n, p in signature.parameters.items() if p.default is p.empty}
+    required = _required(signature)
     types = {name: TypeAdapter(hint) for name, hint in get_type_hints(endpoint).items()}
 
     @functools.wraps(endpoint)
@@ -67,18 +104,9 @@ def _within(limits: Limits, endpoint: Callable[..., dict]) -> Callable[..., dict
             limits.check_model_names(**{n: typed[n] for n in _MODEL_FIELDS if n in typed})
         except DFlashError as error:
             raise wiring.shown(error) from error
-        return _without_own_folders(endpoint(**typed))
+        return endpoint(**typed)
 
     return checked
-
-
-def _without_own_folders(value: Any) -> Any:
-    """The answer with names as a visitor knows them, and not where they lie on this server."""
-    if isinstance(value, str):
-        return _OWN_FOLDERS.sub("", value)
-    if isinstance(value, dict):
-        return {key: _without_own_folders(item) for key, item in value.items()}
-    return [_without_own_folders(item) for item in value] if isinstance(value, list) else value
 
 
 def _typed(name: str, adapter: TypeAdapter[Any], value: Any) -> Any:
@@ -131,7 +159,7 @@ def check(
             )
     except DFlashError as error:
         raise wiring.shown(error) from error
-    return report.as_json()
+    return without_own_folders(report.as_json())
 
 
 def recommend(
@@ -221,3 +249,6 @@ def _files(**named: str) -> Iterator[dict[str, str | None]]:
     names: dict[str, str | None] = {k: v.strip() or None for k, v in named.items()}
     with named_files(**{k: v for k, v in named.items() if is_pasted(v)}) as pasted:
         yield names | pasted
+
+
+_ENDPOINTS = (check, recommend, export)

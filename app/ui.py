@@ -11,7 +11,7 @@ import gradio as gr
 
 from app import wiring
 from app.advice_wiring import wire_advisor, wire_beside
-from app.api import add_endpoints
+from app.api import Blocks, add_endpoints
 from app.footer import footer
 from app.handlers import PlaygroundHandlers
 from app.health import Health
@@ -70,7 +70,7 @@ def build_page(
     pool, sessions = EnginePool(opening_within(limits, opener)), Sessions()
     lent = lend(spaces, pool, limits.pair_ids or ()) if spaces else None
     handlers = PlaygroundHandlers(pool, sessions, lambda: detect().title, limits, lent)
-    with gr.Blocks(title="DFlash Playground", fill_width=True, delete_cache=_CACHE_S) as demo:
+    with Blocks(title="DFlash Playground", fill_width=True, delete_cache=_CACHE_S) as demo:
         gr.HTML(_HEADER, apply_default_css=False)
         with gr.Tabs(elem_id="tabs", overflow_behavior="wrap") as tabs:
             with gr.Tab("Playground", id="playground"):

@@ -12,12 +12,18 @@ import gradio as gr
 
 from app.charts import CHART_TITLES, Chart, chart_table
 from app.finished import PlaygroundView, WhatIfView
+from app.own_folders import without_own_folders
 from dflash.errors import DFlashError
+
+# For events that may refuse: Gradio shows the error of a queued event only, and without a limit
+# such an event waits for no generation.
+MAY_REFUSE: dict[str, Any] = {"concurrency_limit": None}
 
 
 def shown(error: DFlashError) -> gr.Error:
     """The one translation of an error for the user. A toast's message is drawn as markup."""
-    return gr.Error(escape(str(error), quote=False), print_exception=False)
+    text = without_own_folders(str(error))
+    return gr.Error(escape(text, quote=False), print_exception=False)
 
 
 def session_id(request: gr.Request) -> str:

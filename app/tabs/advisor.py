@@ -85,7 +85,8 @@ def _form(limits: Limits) -> list[gr.components.Component]:
     hardware = [("this machine", "auto")] + [(h.name, h.id) for h in all_hardware()]
     with gr.Row():
         params = gr.Textbox(label="Parameters of the target", placeholder="4B, 135M, 4e9")
-        prompt_tokens = gr.Number(label="Prompt length, tokens", precision=0, minimum=0)
+        # Text, because Gradio draws an empty number as 0.
+        prompt_tokens = gr.Textbox(label="Prompt length, tokens", placeholder="800, 8000")
     draft = gr.Dropdown(
         _EMPTY + [(i, i) for i in pair_ids()], value="", label="Draft", allow_custom_value=True,
         info=names,
@@ -105,8 +106,9 @@ def _form(limits: Limits) -> list[gr.components.Component]:
             visible=not limits.is_hosted,
         )
         with gr.Row():
-            concurrency = gr.Number(label="Requests at once", value=1, precision=0, minimum=1)
-            temperature = gr.Number(label="Temperature", value=0.0, minimum=0)
+            # Without Gradio's own limits: its refusals do not say which field is meant.
+            concurrency = gr.Number(label="Requests at once", value=1)
+            temperature = gr.Number(label="Temperature", value=0.0)
         with gr.Row():
             tau = gr.Textbox(label="Measured τ", placeholder="3.2 or 3.2@8")
             engine = gr.Dropdown(_EMPTY + [(e, e) for e in ENGINES], value="", label="Engine")

@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import json
+from dataclasses import replace
 from pathlib import Path
 
+import gradio as gr
 import pytest
 
 from advisor import recommend as advisor
@@ -18,6 +20,7 @@ from app.advice_wiring import advice_outputs
 from app.api import check, export, recommend
 from app.charts_advice import speedup_curve
 from app.session import PairChoice
+from app.tabs.advisor import build_advisor
 from dflash.errors import DFlashError
 
 Z_LAB = {
@@ -64,7 +67,11 @@ def test_a_pasted_config_is_read_like_a_file_and_is_gone_afterwards():
     ("fields", "words"),
     [
         ({"params": "many"}, "no parameter count"),
-        ({"prompt_tokens": 2.5}, "whole number"),
+        ({"prompt_tokens": "2.5"}, r"prompt tokens must be a whole number from 0 .*got '2\.5'"),
+        ({"prompt_tokens": "many"}, "got 'many'. Leave it empty if it is not known"),
+        ({"prompt_tokens": 10**400}, "whole number"),
+        ({"concurrency": 1.5}, r"concurrency must be a whole number from 1 .*got 1\.5"),
+        ({"temperature": -1.0}, "'-1.0' is no temperature"),
         ({"tau": "0.5"}, "no tau"),
         ({"task": "poetry"}, "task 'poetry' is unknown"),
         ({"draft": "no/such/folder/anywhere"}, "no/such/folder/anywhere"),
@@ -74,6 +81,20 @@ def test_a_pasted_config_is_read_like_a_file_and_is_gone_afterwards():
 def test_a_field_that_is_off_is_named_in_one_sentence(fields, words):
     with pytest.raises(DFlashError, match=words):
         ask(AdviceForm(**fields))
+
+
+@pytest.mark.parametrize(("typed", "understood"), [("", None), (" ", None), (" 800 ", 800)])
+def test_a_prompt_length_that_is_left_empty_is_unknown(typed, understood):
+    with AdviceForm(prompt_tokens=typed).request() as request:
+        assert request.prompt_tokens == understood
+
+
+def test_no_number_of_the_form_starts_empty_or_is_changed_before_it_is_read():
+    """Gradio draws an empty number as 0, rounds in silence and names no field when it refuses."""
+    with gr.Blocks():
+        numbers = [part for part in build_advisor().form if isinstance(part, gr.Number)]
+    assert [number.label for number in numbers if number.value is None] == []
+    assert [number.preprocess(-1.5) for number in numbers] == [-1.5] * len(numbers)
 
 
 def test_what_a_config_says_is_shown_as_text_not_markup():
@@ -91,6 +112,16 @@ def test_every_number_of_the_answer_carries_a_badge():
     chart = speedup_curve(answer)
     assert chart.figure is not None
     assert len(chart.rows) >= 15
+
+
+def test_every_figure_of_the_training_plan_carries_a_badge_and_its_reason():
+    answer = ask(AdviceForm(target="qwen3-8b", mode="train", hardware="rtx-4090"))
+    rows = advice_view.training(answer).split("<tr>")[1:]
+    assert [row.count('class="badge') for row in rows] == [1] * len(answer.training)
+    decay = next(row for row in rows if "loss decay gamma" in row)
+    assert "<td>7 </td>" in decay and "badge-published" in decay and 'href="https://' in decay
+    saved_before = replace(answer, training={"loss_decay_gamma": 7})
+    assert "badge-unknown" in advice_view.training(saved_before)
 
 
 def test_guide_and_evidence_stand_side_by_side():

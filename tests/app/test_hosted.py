@@ -9,11 +9,13 @@ import time
 from dataclasses import replace
 from pathlib import Path
 
+import httpx
 import pytest
 
+from advisor.exports import FORMATS
 from app.advice_form import AdviceForm, ask
-from app.advice_wiring import export_outputs
-from app.api import add_endpoints
+from app.advice_wiring import advice_outputs, export_outputs
+from app.api import Blocks, add_endpoints, refuse_names
 from app.form import OWN_PAIR, PlaygroundForm
 from app.hand_out import hand_out
 from app.handlers import PlaygroundHandlers
@@ -21,6 +23,7 @@ from app.hosted import HOME, limits_from
 from app.pair_card import pair_choices
 from app.session import EnginePool, PairChoice, Sessions
 from app.sweep import SweepForm, sweep
+from app.wiring import shown
 from dflash.errors import DFlashError
 
 PUBLIC = limits_from({"SPACE_ID": "someone/dflash-playground"})
@@ -142,12 +145,96 @@ def test_an_endpoint_names_the_field_it_cannot_read(served_public, endpoint, wro
         served_public.predict(**wrong, api_name=endpoint)
 
 
+def called(client, endpoint: str, *values) -> str:
+    """What plain HTTP answers to values in their order: the kind of the event and its data."""
+    url = f"{client.src.rstrip('/')}/gradio_api/call/{endpoint}"
+    event = httpx.post(url, json={"data": values}).json()["event_id"]
+    return httpx.get(f"{url}/{event}", timeout=60).text
+
+
+@pytest.mark.parametrize(
+    ("endpoint", "values", "said"),
+    [
+        ("check", [], "/check takes 1 to 7 values, in this order: draft, target, "),
+        ("check", ["qwen3-8b"] * 8, "engine, prompt_tokens, max_new_tokens; got 8."),
+        ("export", ["x"], "/export takes 2 values, in this order: recommendation_yaml, to; got 1."),
+        ("export", ["x", "vllm", 3], "/export takes 2 values"),
+        ("check", [5], "draft: input should be a valid string, got 5."),
+        (
+            "check",
+            ["qwen3-8b", "", "", None, "", 10**400, 1],
+            "prompt_tokens must be a whole number",
+        ),
+    ],
+)
+def test_too_few_too_many_or_wrong_values_are_refused_in_a_sentence(
+    served_public, endpoint, values, said
+):
+    answer = called(served_public, endpoint, *values)
+    assert answer.startswith("event: error") and said in answer
+
+
+@pytest.mark.parametrize(
+    ("fields", "said"),
+    [
+        ({}, "No value provided for required argument: draft"),
+        ({"draft": "qwen3-8b", "drafft": 1}, "Parameter `drafft` is not a valid"),
+    ],
+)
+def test_names_that_do_not_fit_are_refused_in_a_sentence(served_public, fields, said):
+    url = f"{served_public.src.rstrip('/')}/gradio_api/call/v2/check"
+    answer = httpx.post(url, json=fields)
+    assert answer.status_code == 422
+    assert answer.json()["error"].startswith(said)
+
+
+def test_values_left_out_at_the_end_are_fields_left_out(served_public):
+    answer = called(served_public, "check", "qwen3-8b")
+    assert answer.startswith("event: complete")
+    assert json.loads(answer.split("data: ")[1])[0] == served_public.predict(
+        "qwen3-8b", api_name="/check"
+    )
+    assert called(served_public, "recommend").startswith("event: complete")
+
+
+ROOT = str(Path(__file__).resolve().parents[2])
+
+
+def places_in(text: str) -> list[str]:
+    """The server's own folders that a text names."""
+    return [place for place in (ROOT, f"{tempfile.gettempdir()}/dflash-pasted") if place in text]
+
+
 @pytest.mark.parametrize("draft", ["presets/models/demo/draft", '{"block_size": 8}'])
 def test_no_answer_says_where_something_lies_on_the_server(served_public, draft):
     for endpoint in ("/check", "/recommend"):
         said = json.dumps(served_public.predict(draft=draft, api_name=endpoint))
-        assert str(Path(__file__).resolve().parents[2]) not in said
-        assert tempfile.gettempdir() + "/" not in said
+        assert places_in(said) == []
+
+
+@pytest.mark.parametrize(
+    "fields",
+    [
+        {"draft": "presets/models/demo/draft"},
+        {"target": "presets/models/demo/target"},
+        {"target": "presets/models/demo/target", "mode": "train"},
+        {"pasted_draft": '{"block_size": 8}'},
+    ],
+)
+def test_nothing_in_the_advisor_tab_says_where_something_lies_on_the_server(fields):
+    answer = ask(PUBLIC.check_advice(AdviceForm(**fields)))
+    *parts, _ = advice_outputs(answer, "vllm")
+    download = parts.pop()
+    assert places_in("".join(map(str, parts))) == []
+    assert places_in(Path(download["value"]).read_text()) == []
+    for name in FORMATS:
+        text, notes, _ = export_outputs(answer, name)
+        assert places_in(text + notes) == []
+
+
+def test_a_refusal_does_not_say_where_something_lies_on_the_server():
+    error = shown(DFlashError(f"folder '{ROOT}/presets/models/demo/draft' has no config.json."))
+    assert error.message == "folder 'presets/models/demo/draft' has no config.json."
 
 
 def test_a_field_sent_as_null_is_a_field_left_out(served_public):
@@ -174,12 +261,15 @@ def test_a_sweep_on_a_public_page_is_small_and_reads_no_files(counting_engine, t
 
 @pytest.fixture(scope="module")
 def served_public():
-    import gradio as gr
     from gradio_client import Client
 
-    with gr.Blocks() as demo:
+    with Blocks() as demo:
         add_endpoints(PUBLIC)
-    _, url, _ = demo.launch(prevent_thread_lock=True, quiet=True)
+    _, url, _ = demo.launch(
+        prevent_thread_lock=True,
+        quiet=True,
+        app_kwargs={"exception_handlers": {TypeError: refuse_names}},
+    )
     yield Client(url, verbose=False)
     demo.close()
 
