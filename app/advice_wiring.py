@@ -29,11 +29,9 @@ from dflash.device import detect
 from dflash.errors import DFlashError
 from dflash.whole_file import write_whole
 
-_PRIVATE: dict[str, Any] = {
-    "api_visibility": "private",
-    "show_progress": "hidden",
-    "queue": False,  # advice never waits behind a generation
-}
+_PRIVATE: dict[str, Any] = {"api_visibility": "private", "show_progress": "hidden"}
+_REFUSING: dict[str, Any] = {**_PRIVATE, **wiring.MAY_REFUSE}
+_QUICK: dict[str, Any] = {**_PRIVATE, "queue": False}
 
 
 def wire_advisor(tab: Advisor, block: gr.Slider, tabs: gr.Tabs, limits: Limits = HOME) -> None:
@@ -72,15 +70,15 @@ def wire_advisor(tab: Advisor, block: gr.Slider, tabs: gr.Tabs, limits: Limits =
         return [gr.update(value=value), gr.update(selected="playground")]
 
     shown = [*tab.outputs, tab.results]
-    gr.on([tab.advise.click], on_advise, [tab.export_to, *tab.form], shown, **_PRIVATE)
-    tab.against.click(on_against, [tab.export_to, *tab.form], shown, **_PRIVATE)
-    tab.upload.upload(on_upload, tab.upload, tab.pasted, **_PRIVATE)
-    tab.open_file.upload(on_open, [tab.open_file, tab.export_to], shown, **_PRIVATE)
+    gr.on([tab.advise.click], on_advise, [tab.export_to, *tab.form], shown, **_REFUSING)
+    tab.against.click(on_against, [tab.export_to, *tab.form], shown, **_REFUSING)
+    tab.upload.upload(on_upload, tab.upload, tab.pasted, **_REFUSING)
+    tab.open_file.upload(on_open, [tab.open_file, tab.export_to], shown, **_REFUSING)
     tab.export_to.input(
         on_export, [tab.answer, tab.export_to], [tab.export, tab.export_notes, tab.download],
-        **_PRIVATE,
+        **_QUICK,
     )  # fmt: skip
-    tab.use.click(on_use, tab.answer, [block, tabs], **_PRIVATE)
+    tab.use.click(on_use, tab.answer, [block, tabs], **_REFUSING)
 
 
 def wire_beside(demo: gr.Blocks, page: Playground, pool: EnginePool, limits: Limits = HOME) -> None:
@@ -104,9 +102,9 @@ def wire_beside(demo: gr.Blocks, page: Playground, pool: EnginePool, limits: Lim
 
     gr.on(
         [demo.load, page.pair.change, page.prompt.change, page.draft.change, page.run.click],
-        on_change, inputs, [page.marks, page.advice], trigger_mode="always_last", **_PRIVATE,
+        on_change, inputs, [page.marks, page.advice], trigger_mode="always_last", **_QUICK,
     )  # fmt: skip
-    page.use_advice.click(on_use, inputs, page.block, **_PRIVATE)
+    page.use_advice.click(on_use, inputs, page.block, **_REFUSING)
 
 
 def advice_outputs(answer: Recommendation, export_to: str, compared: str = "") -> list[Any]:

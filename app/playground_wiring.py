@@ -124,9 +124,9 @@ def _wire_replays(page: Playground, outputs: Outputs, handlers: PlaygroundHandle
         return wiring.what_if_outputs(shown)[1:]
 
     quick: dict[str, Any] = {"queue": False, **_PRIVATE}
-    page.open_file.upload(on_open, page.open_file, outputs, **quick)
+    page.open_file.upload(on_open, page.open_file, outputs, **_PRIVATE, **wiring.MAY_REFUSE)
     page.recorded.input(on_recorded, page.recorded, outputs, **quick)
-    page.kept.select(on_recall, None, outputs, **quick)
+    page.kept.select(on_recall, None, outputs, **_PRIVATE, **wiring.MAY_REFUSE)
     page.what_block.input(
         on_what_if, page.what_block, page.what_if[1:], trigger_mode="always_last", **quick
     )
