@@ -101,6 +101,19 @@ def test_an_unknown_prompt_length_is_shown_empty_and_a_wrong_one_is_refused_by_v
     assert "prompt tokens must be a whole number" in said and "'long'" in said
 
 
+def test_no_cell_of_the_answer_is_cut_off_on_a_phone(open_tab):
+    page = open_tab("Advisor", 390)
+    page.get_by_label("Target", exact=True).fill("qwen3-8b")
+    page.get_by_text("More", exact=True).first.click()
+    page.get_by_label("Mode", exact=True).click()
+    page.get_by_role("option", name="train a draft").click()
+    page.get_by_role("button", name="Guide against evidence").click()
+    page.locator("#compared td").first.wait_for()
+    cells = page.locator("#advice-results :is(th, td)").evaluate_all(EDGES)
+    assert [words for words, _, right, _ in cells if right > 390] == []
+    assert sum("Eq. 4" in words for words, *_ in cells) == 1
+
+
 def test_a_file_that_is_no_run_is_refused_in_sight(open_tab, tmp_path):
     page = open_tab("Playground", 1440)
     path = tmp_path / "run.json"
