@@ -142,6 +142,7 @@ def _results() -> dict[str, Any]:
             )
             parts["download"] = gr.DownloadButton("Download", scale=0)
             parts["use"] = gr.Button("Use these in the playground", scale=1)
-        parts["export"] = gr.Code(language="shell", label="Export", interactive=False)
+        # Plain and wrapped: Gradio's colours are too pale, and its box scrolls by mouse alone.
+        parts["export"] = gr.Code(label="Export", interactive=False, wrap_lines=True)
         parts["export_notes"] = html("export-notes")
     return {**parts, "results": results}

@@ -11,11 +11,13 @@ from app.theme import build_theme
 from app.ui import CSS, build_demo
 
 playwright = pytest.importorskip("playwright.sync_api")
+axe = pytest.importorskip("axe_playwright_python.sync_playwright")
 pytestmark = pytest.mark.browser
 CHROMIUM = shutil.which("chromium") or shutil.which("chromium-browser") or shutil.which("chrome")
 if CHROMIUM is None:
     pytest.skip("no Chromium here", allow_module_level=True)
 
+SERIOUS = ("serious", "critical")
 # Left and right edge of what is drawn, and whether the words fit into it.
 EDGES = """(found) => found.map((e) => {
   const box = e.getBoundingClientRect();
@@ -112,6 +114,19 @@ def test_no_cell_of_the_answer_is_cut_off_on_a_phone(open_tab):
     cells = page.locator("#advice-results :is(th, td)").evaluate_all(EDGES)
     assert [words for words, _, right, _ in cells if right > 390] == []
     assert sum("Eq. 4" in words for words, *_ in cells) == 1
+
+
+@pytest.mark.parametrize("width", [390, 1440])
+def test_axe_finds_no_serious_fault_in_an_answer_of_the_advisor(open_tab, width):
+    page = open_tab("Advisor", width)
+    page.get_by_label("Target", exact=True).fill("qwen3-8b")
+    page.get_by_role("button", name="Guide against evidence").click()
+    page.locator("#compared td").first.wait_for()
+    page.locator(".cm-line", has_text="speculative-config").first.wait_for()
+    found = axe.Axe().run(page).response["violations"]
+    faults = [(v["id"], v["nodes"][0]["html"]) for v in found if v["impact"] in SERIOUS]
+    assert faults == []
+    assert page.locator("#advice-results .cm-editor").bounding_box()["height"] < 200
 
 
 def test_a_file_that_is_no_run_is_refused_in_sight(open_tab, tmp_path):
