@@ -187,7 +187,7 @@ def decode(
     """Yield Prefilled, one Cycle per round, Finished; see ``dflash.generate.decode``."""
     budget = token_budget(len(prompt_ids), sampling.max_new_tokens, context_length)
     clock = MlxClock()
-    key = mx.random.key(sampling.seed)
+    key = mx.random.key(sampling.seed % 2**64)  # MLX takes no negative seed
     run = target.start(tapped=block_size > 1)
     cache = make_cache(draft) if draft is not None and block_size > 1 else None
     logits, hidden = run.forward(prompt_ids, 1)

@@ -25,9 +25,9 @@ def pair(request, tmp_path_factory):
     return mlx.reference, mlx.model, folder
 
 
-def run(target, draft, prompt, block_size):
+def run(target, draft, prompt, block_size, **sampling):
     return list(
-        decode(target, draft, prompt, sampling=SamplingParams(max_new_tokens=24),
+        decode(target, draft, prompt, sampling=SamplingParams(max_new_tokens=24, **sampling),
                block_size=block_size, stop_ids=frozenset(), context_length=512)
     )  # fmt: skip
 
@@ -119,6 +119,15 @@ def test_sampling_follows_the_tempered_filtered_distribution():
     expected = filtered_probabilities(torch.tensor([2.0, 1.5, 1.0, 0.5]), sampling)
     assert (counts / 4000 - expected).abs().max() < 0.03
     assert counts[3] == 0
+
+
+@pytest.mark.parametrize("temperature", [0.0, 1.0])
+def test_every_seed_that_may_be_asked_for_runs_and_repeats(pair, temperature):
+    target = MlxTarget(pair[1], [])
+    asked = {"seed": -(2**63), "temperature": temperature}
+    first = emitted(run(target, None, SHORT, 1, **asked))
+    assert len(first) == 24
+    assert emitted(run(target, None, SHORT, 1, **asked)) == first
 
 
 def test_the_guides_mlx_calls_run_as_written(pair, tmp_path):
